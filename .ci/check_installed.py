@@ -1,0 +1,17 @@
+"""Run in a clean environment: the picojoule imported there is the installed wheel, whole and of its own version."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import picojoule
+
+home = Path(picojoule.__file__).parent
+if not home.is_relative_to(sys.prefix):
+    sys.exit(f"picojoule comes from {home}, not from this environment")
+if not (home / "py.typed").is_file():
+    sys.exit("the wheel lacks py.typed")
+if version("picojoule") != picojoule.__version__:
+    sys.exit(f"the wheel says {version('picojoule')}, the package {picojoule.__version__}")

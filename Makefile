@@ -1,0 +1,69 @@
+# Every target works from a fresh clone with Python >= 3.10, pip and make. `make help` lists them.
+
+PYTHON ?= python3
+WORKERS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+WHEEL_VENV := build/wheel-venv
+
+# The environments that pip and build make for the build backend obey the constraints too;
+# newer pip reads the second name, older pip the first.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
+export PIP_NO_INPUT := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help check test demo bench wheel lint types layers clean
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
+
+check: lint types layers  ## lint, types, layers and the fast tests
+	$(BIN)/pytest -q -n $(WORKERS) -m "not slow"
+
+test: lint types layers  ## everything: check, the slow tests, and the wheel in a clean environment
+	$(BIN)/pytest -q -n $(WORKERS)
+	$(MAKE) wheel
+
+demo: $(INSTALLED)  ## profile the three networks of the paper
+	@set -e; for model in cnn7 vgg11 resnet18; do $(BIN)/picojoule profile $$model; done
+
+bench: $(INSTALLED)  ## run every benchmark
+	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy --strict src
+
+layers: $(INSTALLED)
+	$(BIN)/lint-imports
+
+# The clean environment holds the wheel and what it declares, nothing else: a missing dependency or data file shows.
+wheel: $(INSTALLED)
+	rm -rf dist build
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv $(WHEEL_VENV)
+	$(WHEEL_VENV)/bin/pip install --quiet -c constraints.txt dist/*.whl
+	$(WHEEL_VENV)/bin/pip check
+	$(BIN)/python .ci/readme_script.py README.md > build/readme.py
+	cd build && wheel-venv/bin/python -I ../.ci/check_installed.py
+	cd build && wheel-venv/bin/python -I readme.py
+	cd build && wheel-venv/bin/picojoule --help > /dev/null
+	rm -rf $(WHEEL_VENV)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:  ## remove the virtual environment, builds and caches
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2> /dev/null || true

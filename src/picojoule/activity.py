@@ -1,0 +1,315 @@
+"""The spikes of a forward pass: which layers fire, and watching them without leaving anything on the model.
+
+A layer is spiking because of its type, or because the user said so (`declare_spiking`), never because of the values it
+happens to emit. Where a layer returns a tuple, element 0 is the spikes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+
+from picojoule.errors import PicojouleError
+from picojoule.neuron import Spike
+
+_spiking_types: set[type[nn.Module]] = {Spike}
+_spiking_instances: WeakSet[nn.Module] = WeakSet()
+
+RELAYS = (
+    nn.MaxPool1d,
+    nn.MaxPool2d,
+    nn.MaxPool3d,
+    nn.AdaptiveMaxPool1d,
+    nn.AdaptiveMaxPool2d,
+    nn.AdaptiveMaxPool3d,
+)
+"""Modules that pass some of the spikes on, which ones depends on the data: their output is a spike map of its own."""
+
+Declared = TypeVar("Declared", bound="type[nn.Module] | nn.Module")
+
+
+def declare_spiking(neuron: Declared) -> Declared:
+    """Say that a module type, or one module, emits spikes. Also usable as a class decorator.
+
+    >>> class Heaviside(nn.Module):
+    ...     def forward(self, u):
+    ...         return (u >= 1).float()
+    >>> _ = declare_spiking(Heaviside)
+    >>> list(spiking_modules(nn.Sequential(nn.Linear(2, 2), Heaviside())))
+    ['1']
+
+    Event data fed straight into the first synapses are spikes too: let them pass through an `nn.Identity()` of your model
+    that you declare.
+    """
+    if isinstance(neuron, nn.Module):
+        _spiking_instances.add(neuron)
+    elif issubclass(neuron, nn.Module):
+        _spiking_types.add(neuron)
+    else:
+        raise PicojouleError(
+            f"only an nn.Module or a class of them can be declared spiking, not {neuron!r}: wrap it in a module"
+        )
+    return neuron
+
+
+def is_spiking(module: nn.Module) -> bool:
+    return isinstance(module, tuple(_spiking_types)) or module in _spiking_instances
+
+
+def is_relay(module: nn.Module) -> bool:
+    return isinstance(module, RELAYS)
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The user's own module inside the wrappers of `torch.compile`, DDP and Fabric, so that layers keep their names."""
+    while True:
+        inner = getattr(model, "_orig_mod", None)
+        if inner is None and type(model).__name__ in (
+            "DistributedDataParallel",
+            "FullyShardedDataParallel",
+            "_FabricModule",
+        ):
+            inner = model.module
+        if not isinstance(inner, nn.Module):
+            return model
+        model = inner
+
+
+def spiking_modules(model: nn.Module) -> dict[str, nn.Module]:
+    """Every spiking layer by its name in `named_modules()`; parts of a spiking layer belong to it."""
+    found: dict[str, nn.Module] = {}
+    owned: set[nn.Module] = set()
+    for name, module in model.named_modules():
+        if is_spiking(module) and module not in owned:
+            found[name] = module
+            owned.update(module.modules())
+    return found
+
+
+def first_output(name: str, output: Any) -> Tensor:
+    """The spikes in what a layer returned."""
+    spikes = output[0] if isinstance(output, tuple | list) and output else output
+    if not isinstance(spikes, Tensor):
+        raise PicojouleError(
+            f"the layer {name!r} returned {type(spikes).__name__} where its spikes were expected; a spiking layer returns a "
+            "tensor, or a tuple whose element 0 is the spikes"
+        )
+    return spikes
+
+
+def replace_first_output(output: Any, spikes: Tensor) -> Any:
+    if isinstance(output, Tensor):
+        return spikes
+    if isinstance(output, list):
+        return [spikes, *output[1:]]
+    return type(output)(spikes, *output[1:]) if hasattr(output, "_fields") else (spikes, *output[1:])
+
+
+@dataclass(frozen=True)
+class TimeLayout:
+    """Where time is in what a spiking layer emits.
+
+    * `steps` calls of each layer, one a step, each [B, …] (the default; `steps=1` is one call),
+    * `time_axis=0` or `1`: one call with a time axis, [T, B, …] or [B, T, …],
+    * `folded="time"` or `"batch"`: one call with time and batch in one axis, [T·B, …] or [B·T, …], named by the slower one.
+    """
+
+    steps: int = 1
+    time_axis: int | None = None
+    folded: Literal["time", "batch"] | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.steps) is not int or self.steps < 1:
+            raise PicojouleError(f"steps={self.steps!r} is no number of time steps: give a whole number from 1 up")
+        if self.time_axis not in (None, 0, 1):
+            raise PicojouleError(f"time_axis={self.time_axis!r} is not known: give 0 for [T, B, …] or 1 for [B, T, …]")
+        if self.folded not in (None, "time", "batch"):
+            raise PicojouleError(
+                f"folded={self.folded!r} is not known: give 'time' for [T·B, …] or 'batch' for [B·T, …]"
+            )
+        if self.time_axis is not None and self.folded is not None:
+            raise PicojouleError("time_axis and folded exclude each other: time has an axis of its own or it has not")
+
+    def by_step(self, name: str, calls: Sequence[Tensor]) -> list[Tensor]:
+        """What a layer emitted, step by step, each [B, …]."""
+        if self.time_axis is None and self.folded is None:
+            if len(calls) > self.steps:
+                raise PicojouleError(
+                    f"the layer {name!r} was called {len(calls)} times where {self.steps} were expected: if the network runs "
+                    f"over time, say steps={len(calls)}; if it uses one neuron module at two places, make two modules"
+                )
+            if len(calls) < self.steps:
+                raise PicojouleError(
+                    f"the layer {name!r} was called {len(calls)} times where steps={self.steps} were expected: call the network "
+                    "once a step inside the block, or, if one call holds all steps, say time_axis= or folded="
+                )
+            sizes = sorted({len(call) for call in calls})
+            if len(sizes) > 1:
+                raise PicojouleError(
+                    f"the layer {name!r} was called with batches of {sizes} samples: one block takes one batch, the same in every step"
+                )
+            return list(calls)
+        if len(calls) != 1:
+            raise PicojouleError(
+                f"the layer {name!r} was called {len(calls)} times where one call with all {self.steps} steps was expected: "
+                "leave out time_axis and folded if the network is called once a step, or make two modules of one used twice"
+            )
+        (emitted,) = calls
+        if self.time_axis is not None:
+            if emitted.dim() < 2 or emitted.shape[self.time_axis] != self.steps:
+                raise PicojouleError(
+                    f"the layer {name!r} emitted shape {tuple(emitted.shape)}, whose axis {self.time_axis} is not steps={self.steps}"
+                )
+            return list(emitted.unbind(self.time_axis))
+        if len(emitted) % self.steps:
+            raise PicojouleError(
+                f"the layer {name!r} emitted {len(emitted)} rows, which do not divide into steps={self.steps}: check steps"
+            )
+        shape = (self.steps, -1) if self.folded == "time" else (-1, self.steps)
+        return list(emitted.reshape(*shape, *emitted.shape[1:]).unbind(0 if self.folded == "time" else 1))
+
+
+class Activity(Mapping[str, Tensor]):
+    """The spikes of every spiking layer in one `watch` block, by the layer's name.
+
+    `activity[name]` is [B, …] for one step, else [T, B, …]. The output of every max-pool module is here too, under the
+    pool's name: where a pool takes spikes it relays them, and `picojoule.trace` gives it coefficients of its own.
+    """
+
+    def __init__(self, layout: TimeLayout) -> None:
+        self.layout = layout
+        self._calls: dict[str, list[tuple[Tensor, int]]] = {}
+        self._binary: set[str] = set()
+
+    @property
+    def steps(self) -> int:
+        return self.layout.steps
+
+    def record(self, name: str, spikes: Tensor, *, binary: bool = False) -> None:
+        """Note what a layer emitted; `binary` if its type can emit nothing but 0 and 1."""
+        self._calls.setdefault(name, []).append((spikes, _version(spikes)))
+        if binary:
+            self._binary.add(name)
+
+    def by_step(self, name: str) -> list[Tensor]:
+        """The spikes of one layer, step by step, each [B, …]; no copies are made."""
+        if name not in self._calls:
+            raise PicojouleError(
+                f"the layer {name!r} recorded nothing: run the model that was traced inside the `with picojoule.watch(model)` block"
+            )
+        for spikes, version in self._calls[name]:
+            if _version(spikes) != version:
+                raise PicojouleError(
+                    f"the spikes of {name!r} were overwritten in place behind the layer (x += y): write x = x + y instead"
+                )
+        return self.layout.by_step(name, [spikes for spikes, _ in self._calls[name]])
+
+    def spikes(self, name: str, shape: tuple[int, ...]) -> list[Tensor]:
+        """`by_step`, checked to be what can be counted: maps of the traced `shape`, values that are numbers of spikes."""
+        by_step = self.by_step(name)
+        for spikes in by_step:
+            if tuple(spikes.shape[1:]) != shape:
+                raise PicojouleError(
+                    f"the layer {name!r} emitted maps of shape {tuple(spikes.shape[1:])}, but {shape} was traced: trace the model with an "
+                    "example of the size it is used with, and say where time is (steps, time_axis, folded)"
+                )
+            if name not in self._binary and spikes.numel() and not spikes.detach().min() >= 0:
+                raise PicojouleError(
+                    f"the layer {name!r} emitted negative values or NaN, which are no numbers of spikes: energy can only be counted "
+                    "for layers that emit 0, 1, 2, … spikes"
+                )
+        return by_step
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._calls:
+            raise KeyError(name)
+        by_step = self.by_step(name)
+        return by_step[0] if self.steps == 1 else torch.stack(by_step)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._calls)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def __repr__(self) -> str:
+        return f"Activity(steps={self.steps}, layers={list(self._calls)})"
+
+
+def summed_over_batch(spikes: Tensor) -> Tensor:
+    """Σ_b s_b in float32: exact for counts below 2^24, also where the spikes are bfloat16.
+
+    A product with ones runs at the speed of memory where PyTorch's own sum over the first axis does not.
+    """
+    batch = len(spikes)
+    strides = spikes.stride()
+    order = sorted(range(1, spikes.dim()), key=lambda axis: -strides[axis])  # axes as they lie in memory
+    laid_out = spikes.detach().permute(0, *order)
+    if not (batch and spikes.dtype == torch.float32 and laid_out.is_contiguous()):
+        return spikes.detach().sum(0, dtype=torch.float32)
+    sums = torch.ones(batch, dtype=spikes.dtype, device=spikes.device) @ laid_out.view(batch, -1)
+    inverse = sorted(range(len(order)), key=order.__getitem__)
+    return sums.view(laid_out.shape[1:]).permute(inverse)
+
+
+def _version(spikes: Tensor) -> int:
+    return 0 if spikes.is_inference() else spikes._version
+
+
+@contextmanager
+def watch(
+    model: nn.Module,
+    steps: int = 1,
+    time_axis: int | None = None,
+    folded: Literal["time", "batch"] | None = None,
+) -> Iterator[Activity]:
+    """Record the spikes of every spiking layer while the block runs; nothing stays on the model afterwards.
+
+    >>> net = nn.Sequential(nn.Linear(3, 2), Spike())
+    >>> with watch(net) as activity:
+    ...     _ = net(torch.zeros(5, 3))
+    >>> activity["1"].shape
+    torch.Size([5, 2])
+
+    A network that runs over T time steps is called T times in the block with `steps=T`, or once with its layout in time
+    said by `time_axis` or `folded` (see `TimeLayout`).
+    """
+    activity = Activity(TimeLayout(steps, time_axis, folded))
+    model = _hookable(model)
+    layers = spiking_modules(model)
+    if not layers:
+        raise PicojouleError(
+            f"{type(model).__name__} has no spiking layer that picojoule knows: declare its neurons with picojoule.declare_spiking"
+        )
+    inside = {part for layer in layers.values() for part in layer.modules()}
+    relays = {name: m for name, m in model.named_modules() if is_relay(m) and m not in inside}
+    handles = []
+    try:
+        for name, module in (layers | relays).items():
+
+            def hook(module: nn.Module, args: Any, output: Any, name: str = name) -> None:
+                activity.record(name, first_output(name, output), binary=type(module) is Spike)
+
+            handles.append(module.register_forward_hook(hook))
+        yield activity
+    finally:
+        for handle in handles:
+            handle.remove()
+    if not activity:
+        raise PicojouleError("nothing was recorded: run the model inside the `with picojoule.watch(model)` block")
+
+
+def _hookable(model: nn.Module) -> nn.Module:
+    if hasattr(model, "_orig_mod") or any(
+        hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None for m in unwrap(model).modules()
+    ):
+        raise PicojouleError(
+            "a compiled module cannot be watched, because its hooks never fire: watch and call the module that was given to torch.compile"
+        )
+    return unwrap(model)

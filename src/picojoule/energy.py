@@ -1,0 +1,289 @@
+"""The energy meter: synaptic operations, joules, firing rates and dead neurons, exact and streaming.
+
+Conventions. Everything is **per sample**, over all T time steps of it:
+
+    synops(l) = E[Σ_t Σ_i ψ_{l,i} s_{l,i,t}],      joules = E_AC · Σ_l synops(l)
+
+with no further factor T. A spike count above one counts that many times. Synapses fed by anything but spikes are the
+*encoder*: multiply-accumulates, priced apart and never part of `joules`. A rate is spikes per neuron and step; a dead
+neuron is silent in every step of every sample shown. Counts are kept as integers (int64), never as float32 sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from picojoule import hardware
+from picojoule.activity import Activity, summed_over_batch
+from picojoule.errors import PicojouleError
+from picojoule.hardware import PriceList
+from picojoule.synapse import Synapses
+from picojoule.units import format_joules
+
+
+@dataclass(frozen=True)
+class LayerEnergy:
+    """One layer's share of the bill. A relay (max pool) has synaptic operations but no neurons, rates or dead neurons."""
+
+    name: str
+    neurons: int
+    synops: float
+    joules: float
+    rate: float | None
+    dead: int
+
+    @property
+    def dead_rate(self) -> float | None:
+        return self.dead / self.neurons if self.neurons else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "neurons": self.neurons,
+            "synops": self.synops,
+            "joules": self.joules,
+            "rate": self.rate,
+            "dead_rate": self.dead_rate,
+        }
+
+
+@dataclass(frozen=True)
+class EnergyReport:
+    """What a network spent, by layer and in total, priced by one price list; `priced` gives the same by another."""
+
+    samples: int
+    steps: int
+    psi: str
+    prices: PriceList
+    layers: tuple[LayerEnergy, ...]
+    encoder_macs: float
+    """Multiply-accumulates of the synapses that the input feeds, per sample."""
+    dense_macs: int
+    """Multiply-accumulates of the dense ReLU twin, per sample."""
+
+    @property
+    def neurons(self) -> int:
+        return sum(layer.neurons for layer in self.layers)
+
+    @property
+    def synops(self) -> float:
+        return sum(layer.synops for layer in self.layers)
+
+    @property
+    def joules(self) -> float:
+        """E_SNN: what the spikes cost, without the encoder and without what no spike changes."""
+        return sum(layer.joules for layer in self.layers)
+
+    @property
+    def encoder_joules(self) -> float | None:
+        return _priced(self.encoder_macs, self.prices.multiply_accumulate)
+
+    @property
+    def ann_joules(self) -> float | None:
+        return _priced(self.dense_macs, self.prices.multiply_accumulate)
+
+    @property
+    def update_joules(self) -> float | None:
+        """What the neurons cost spike or no spike, on hardware that charges each update."""
+        return _priced(self.neurons * self.steps, self.prices.neuron_update)
+
+    @property
+    def rate_sum(self) -> float:
+        return sum(layer.rate for layer in self.layers if layer.rate is not None)
+
+    @property
+    def rate_mean(self) -> float:
+        return self.rate_sum / sum(layer.rate is not None for layer in self.layers)
+
+    @property
+    def dead_rate(self) -> float:
+        return sum(layer.dead for layer in self.layers) / self.neurons
+
+    def priced(self, prices: str | PriceList) -> EnergyReport:
+        """The same counts at another hardware's prices."""
+        prices = hardware.get(prices)
+        layers = tuple(replace(layer, joules=layer.synops * prices.accumulate) for layer in self.layers)
+        return replace(self, prices=prices, layers=layers)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "samples": self.samples,
+            "joules": self.joules,
+            "synops": self.synops,
+            "encoder_macs": self.encoder_macs,
+            "encoder_joules": self.encoder_joules,
+            "update_joules": self.update_joules,
+            "ann_joules": self.ann_joules,
+            "rate_mean": self.rate_mean,
+            "rate_sum": self.rate_sum,
+            "dead_rate": self.dead_rate,
+            "steps": self.steps,
+            "psi": self.psi,
+            "hardware": self.prices.name,
+            "layers": [layer.to_dict() for layer in self.layers],
+        }
+
+    def table(self) -> Table:
+        apart = [
+            f"encoder {self.encoder_macs:,.0f} MACs, {format_joules(self.encoder_joules)}",
+            f"dense ReLU twin {self.dense_macs:,} MACs, {format_joules(self.ann_joules)}",
+        ]
+        if self.update_joules is not None:
+            apart.append(f"neuron updates {format_joules(self.update_joules)}")
+        table = Table(
+            title=f"Energy per sample (mean of {self.samples:,}), T = {self.steps}, ψ {self.psi}, {self.prices.name}",
+            caption=f"Not in the total: {'; '.join(apart)}.",
+        )
+        for column in ("layer", "neurons", "synaptic operations", "energy", "share", "rate", "dead"):
+            table.add_column(column, justify="left" if column == "layer" else "right")
+        for layer in self.layers:
+            table.add_row(
+                layer.name,
+                f"{layer.neurons:,}" if layer.neurons else "relay",
+                f"{layer.synops:,.1f}",
+                format_joules(layer.joules),
+                f"{layer.joules / self.joules:.1%}" if self.joules else "–",
+                f"{layer.rate:.2%}" if layer.rate is not None else "",
+                f"{layer.dead_rate:.2%}" if layer.dead_rate is not None else "",
+            )
+        table.add_section()
+        table.add_row(
+            "total",
+            f"{self.neurons:,}",
+            f"{self.synops:,.1f}",
+            format_joules(self.joules),
+            "100.0%" if self.joules else "–",
+            f"{self.rate_mean:.2%}",
+            f"{self.dead_rate:.2%}",
+        )
+        return table
+
+    def __str__(self) -> str:
+        console = Console(width=110, color_system=None)
+        with console.capture() as capture:
+            console.print(self.table())
+        return capture.get().rstrip()
+
+
+class EnergyMeter:
+    """Adds up the activity of any number of batches; `compute` prices it.
+
+    >>> import picojoule as pj
+    >>> net = torch.nn.Sequential(pj.declare_spiking(torch.nn.Identity()), torch.nn.Linear(4, 3))
+    >>> meter = EnergyMeter(pj.trace(net, torch.zeros(1, 4)))
+    >>> with pj.watch(net) as activity:
+    ...     _ = net(torch.tensor([[1.0, 0.0, 1.0, 0.0]]))
+    >>> meter.update(activity)
+    >>> report = meter.compute()
+    >>> report.synops, f"{report.joules * 1e12:.1f} pJ"
+    (6.0, '5.4 pJ')
+    """
+
+    def __init__(self, synapses: Synapses, hardware: str | PriceList = hardware.DEFAULT) -> None:
+        self.synapses = synapses
+        self.prices = _price_list(hardware)
+        self.reset()
+
+    def reset(self) -> None:
+        self._samples = 0
+        self._steps: int | None = None
+        self._counts = {name: torch.zeros(layer.shape, dtype=torch.int64) for name, layer in self.synapses.items()}
+
+    @torch.no_grad()
+    def update(self, activity: Activity) -> None:
+        """Add one batch. Nothing is added if any layer of it cannot be counted."""
+        if self._steps not in (None, activity.steps):
+            raise PicojouleError(
+                f"this meter has counted samples of {self._steps} time steps and got {activity.steps}: use one meter for each number of steps"
+            )
+        counts: dict[str, Tensor] = {}
+        samples: dict[str, int] = {}
+        for name, layer in self.synapses.items():
+            by_step = activity.spikes(name, layer.shape)
+            samples[name] = len(by_step[0])
+            total = sum(
+                (summed_over_batch(spikes).double() for spikes in by_step[1:]), summed_over_batch(by_step[0]).double()
+            )
+            counts[name] = total.to(self._counts[name].device).long()
+            if not torch.equal(counts[name].double(), total.to(counts[name].device)):
+                raise PicojouleError(
+                    f"the layer {name!r} emitted values that are no whole numbers of spikes: let it emit spikes and put the scale into the weights"
+                )
+        if len(set(samples.values())) > 1:
+            raise PicojouleError(
+                f"the layers saw different numbers of samples ({samples}): give the meter one batch at a time"
+            )
+        self._steps = activity.steps
+        self._samples += next(iter(samples.values()))
+        for name, count in counts.items():
+            self._counts[name] += count
+
+    def merge(self, other: EnergyMeter) -> None:
+        """Add what another meter of the same network has counted, for instance in another process."""
+        same = self.synapses.keys() == other.synapses.keys() and all(
+            torch.equal(layer.fan_out, other.synapses[name].fan_out) for name, layer in self.synapses.items()
+        )
+        if not same or None not in (self._steps, other._steps) and self._steps != other._steps:
+            raise PicojouleError("only meters of the same network, ψ convention and number of time steps can be merged")
+        self._steps = self._steps if self._steps is not None else other._steps
+        self._samples += other._samples
+        for name in self._counts:
+            self._counts[name] += other._counts[name]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The counts as integer tensors, to be sent or saved."""
+        head = torch.tensor([self._samples, self._steps or 0])
+        return {"samples_and_steps": head, **{f"counts.{name}": count.clone() for name, count in self._counts.items()}}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        shapes = {f"counts.{name}": count.shape for name, count in self._counts.items()}
+        if {key: value.shape for key, value in state.items() if key != "samples_and_steps"} != shapes:
+            raise PicojouleError(
+                "this state belongs to a meter of another network: load it into a meter of the network it came from"
+            )
+        samples, steps = state["samples_and_steps"].tolist()
+        self._samples, self._steps = samples, steps or None
+        self._counts = {name: state[f"counts.{name}"].clone() for name in self._counts}
+
+    def compute(self, hardware: str | PriceList | None = None) -> EnergyReport:
+        """The bill of everything counted so far, by this meter's price list or the one given."""
+        if not self._samples or self._steps is None:
+            raise PicojouleError("nothing was counted yet: call update(activity) before compute()")
+        prices = self.prices if hardware is None else _price_list(hardware)
+        layers = []
+        for name, layer in self.synapses.items():
+            counts = self._counts[name]
+            synops = (layer.fan_out * counts).sum().item() / self._samples
+            layers.append(
+                LayerEnergy(
+                    name=name,
+                    neurons=layer.neurons,
+                    synops=synops,
+                    joules=synops * prices.accumulate,
+                    rate=None if layer.relay else counts.sum().item() / (layer.neurons * self._samples * self._steps),
+                    dead=0 if layer.relay else int((counts == 0).sum()),
+                )
+            )
+        return EnergyReport(
+            samples=self._samples,
+            steps=self._steps,
+            psi=self.synapses.psi,
+            prices=prices,
+            layers=tuple(layers),
+            encoder_macs=self.synapses.encoder_macs * self._steps / self.synapses.steps,
+            dense_macs=self.synapses.dense_macs,
+        )
+
+
+def _price_list(prices: str | PriceList) -> PriceList:
+    return hardware.get(prices)
+
+
+def _priced(operations: float, joules_each: float | None) -> float | None:
+    return None if joules_each is None else operations * joules_each

@@ -1,0 +1,89 @@
+"""Spiking neurons: pure functions, and thin modules around them.
+
+Convention: ``s = H(u - u_th)``, that is 1 where ``u ≥ u_th`` (1 at equality) and 0 elsewhere, in the dtype and memory
+layout of ``u``. In the backward pass a surrogate stands in for ∂s/∂u, which is zero almost everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from picojoule.errors import PicojouleError
+from picojoule.surrogate import S3NN, ChecksThreshold, Surrogate
+
+_S3NN = S3NN()
+
+
+def spike(u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
+    """``H(u - threshold)``, with ``surrogate(u, threshold)`` as its derivative.
+
+    For the backward pass only ``u`` is kept, and nothing where no gradient is needed. A NaN potential does not fire.
+
+    >>> import torch
+    >>> u = torch.tensor([0.5, 1.0, 2.0], requires_grad=True)
+    >>> s = spike(u, 1.0, S3NN(alpha=0.25, tau=0.5))
+    >>> s.detach()
+    tensor([0., 1., 1.])
+    >>> s.sum().backward()
+    >>> u.grad
+    tensor([0.4200, 2.0000, 1.0000])
+    """
+    spikes: Tensor = _Heaviside.apply(u, threshold, surrogate)  # type: ignore[no-untyped-call]  # torch has no types here
+    return spikes
+
+
+class Spike(nn.Module):
+    """The single-step spiking neuron ``s = H(u - threshold)``, without memory from one call to the next.
+
+    ``surrogate`` is any callable ``(u, threshold) → ∂s/∂u``.
+
+    >>> Spike()
+    Spike(threshold=1.0, surrogate=S3NN(alpha=0.25, tau=0.6))
+    """
+
+    def __init__(self, threshold: float = 1.0, surrogate: Surrogate = _S3NN) -> None:
+        super().__init__()
+        _check(threshold, surrogate)
+        self.threshold = float(threshold)
+        self.surrogate = surrogate
+
+    def forward(self, u: Tensor) -> Tensor:
+        return spike(u, self.threshold, self.surrogate)
+
+    def extra_repr(self) -> str:
+        return f"threshold={self.threshold}, surrogate={self.surrogate}"
+
+
+class _Heaviside(Function):
+    """The one place where a spike meets autograd, whatever the neuron and the surrogate."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
+        return (u >= threshold).to(u.dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float, Surrogate], output: Tensor) -> None:
+        u, ctx.threshold, ctx.surrogate = inputs
+        ctx.save_for_backward(u)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (u,) = ctx.saved_tensors
+        return grad * ctx.surrogate(u, ctx.threshold), None, None
+
+
+def _check(threshold: float, surrogate: Surrogate) -> None:
+    if not math.isfinite(threshold):
+        raise PicojouleError(f"a spiking neuron needs a finite threshold, not {threshold}")
+    if isinstance(surrogate, type):
+        raise PicojouleError(f"surrogate is the class {surrogate.__name__}: pass an instance, {surrogate.__name__}()")
+    if not callable(surrogate):
+        raise PicojouleError(f"surrogate must be a callable (u, threshold) -> derivative, not {surrogate!r}")
+    if isinstance(surrogate, ChecksThreshold):
+        surrogate.check_threshold(threshold)

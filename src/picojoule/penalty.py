@@ -1,0 +1,136 @@
+"""Penalties on spikes: the energy metric itself, and the two older ones it is compared with.
+
+    Ω = Σ_t Σ_l (1/p) Σ_i c_{l,i} s_{l,i,t}^p       (mean over the batch)
+
+* `"syn"`: c = ψ, the synapses that the spike reaches. For binary spikes p · E_AC · E[Ω_syn] = E_SNN for every p ≥ 1; for p > 1 and
+  several spikes in one value the equality is lost, because s^p ≠ s.
+* `"total"`: c = 1, every spike costs the same (Esser et al., 2016).
+* `"balance"`: c = 1/d_l, every layer costs the same (Pellegrini et al., 2021).
+* a function `layer → coefficients` of your own: a number or a tensor of the layer's map shape, for any metric that is a weighted sum of spikes.
+
+Relays (max pools) have no neurons: "total" and "balance" do not see them, "syn" reads ψ behind the pool.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from picojoule.activity import Activity, summed_over_batch
+from picojoule.errors import PicojouleError
+from picojoule.synapse import Layer, Synapses
+
+Kind = Literal["syn", "total", "balance"]
+Weighting = Callable[[Layer], "Tensor | float"]
+
+_WEIGHTINGS: dict[Kind, Weighting] = {
+    "syn": lambda layer: layer.fan_out,
+    "total": lambda layer: 0.0 if layer.relay else 1.0,
+    "balance": lambda layer: 0.0 if layer.relay else 1.0 / layer.neurons,
+}
+
+
+class Penalty:
+    """Ω of the spikes in one `watch` block, a scalar to be added to the loss.
+
+    With `normalized=True` it is divided by T·Ω(1), its value if every neuron fired in every step: a number in [0, 1], comparable between
+    penalties and networks.
+
+    >>> import picojoule as pj
+    >>> net = pj.zoo.create("cnn7")
+    >>> penalty = Penalty(pj.trace(net, torch.zeros(1, 1, 32, 32)), kind="syn", p=1, normalized=False)
+    >>> penalty.at_one
+    98895888.0
+    """
+
+    def __init__(
+        self, synapses: Synapses, kind: Kind | Weighting = "syn", p: float = 1, normalized: bool = True
+    ) -> None:
+        if not callable(kind) and kind not in _WEIGHTINGS:
+            raise PicojouleError(
+                f"penalty kind {kind!r} is not known: choose one of {', '.join(map(repr, get_args(Kind)))}, or give a function layer -> coefficients"
+            )
+        if not (math.isfinite(p) and p >= 1):
+            raise PicojouleError(f"p={p!r} is not allowed: a penalty needs a finite p of 1 or more")
+        self.synapses = synapses
+        self.kind = kind if isinstance(kind, str) else getattr(kind, "__name__", type(kind).__name__)
+        self.p = p
+        self.normalized = normalized
+        weighting = _WEIGHTINGS[kind] if isinstance(kind, str) else kind
+        self._coefficients = {name: _coefficients(layer, weighting(layer)) for name, layer in synapses.items()}
+        self._coefficients = {name: c for name, c in self._coefficients.items() if bool((c != 0).any())}
+        self.at_one = math.fsum(c.sum().item() for c in self._coefficients.values()) / p
+        """Ω(1): the penalty of one step in which every neuron fires."""
+        if normalized and self.at_one <= 0:
+            raise PicojouleError(
+                "the penalty is zero even if every neuron fires, so it cannot be normalised: check the weighting"
+            )
+        self._on_device: dict[torch.device, dict[str, Tensor]] = {}
+
+    def __call__(self, activity: Activity) -> Tensor:
+        return torch.stack(list(self.by_layer(activity).values())).sum()
+
+    def by_layer(self, activity: Activity) -> dict[str, Tensor]:
+        """Each layer's share of Ω; they add up to it."""
+        values: dict[str, Tensor] = {}
+        scale = 1 / (self.p * self.at_one * activity.steps) if self.normalized else 1 / self.p
+        for name in self._coefficients:
+            by_step = activity.spikes(name, self.synapses[name].shape)
+            coefficients = self._coefficients_on(by_step[0].device)[name]
+            values[name] = _Weighted.apply(coefficients, self.p, scale / max(len(by_step[0]), 1), *by_step)  # type: ignore[no-untyped-call]
+        return values
+
+    def _coefficients_on(self, device: torch.device) -> dict[str, Tensor]:
+        if device not in self._on_device:
+            self._on_device[device] = {name: c.to(device, _precise(device)) for name, c in self._coefficients.items()}
+        return self._on_device[device]
+
+    def __repr__(self) -> str:
+        return f"Penalty(kind={self.kind!r}, p={self.p}, normalized={self.normalized}, at_one={self.at_one:,.6g})"
+
+
+class _Weighted(Function):
+    """scale · Σ_t Σ_b Σ_i c_i s^p. The sum over the batch comes first, so that ψ meets one map instead of a batch of them; the gradient
+    of p = 1 is one map too, seen by every sample."""
+
+    @staticmethod
+    def forward(ctx: Any, coefficients: Tensor, p: float, scale: float, *by_step: Tensor) -> Tensor:
+        ctx.p, ctx.scale = p, scale
+        ctx.save_for_backward(coefficients, *by_step) if p != 1 else ctx.save_for_backward(coefficients)
+        ctx.like = [(spikes.shape, spikes.dtype) for spikes in by_step]
+        powers = [spikes if p == 1 else spikes.detach().float().pow(p) for spikes in by_step]
+        sums = sum((summed_over_batch(x) for x in powers[1:]), summed_over_batch(powers[0]))
+        return (sums.to(coefficients.dtype) * coefficients).sum().mul(scale).float()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        coefficients, *by_step = ctx.saved_tensors
+        one_map = coefficients * (grad.to(coefficients.dtype) * ctx.scale * ctx.p)
+        grads = [one_map.to(dtype).expand(shape) for shape, dtype in ctx.like]
+        if by_step:
+            grads = [g * spikes.pow(ctx.p - 1) for g, spikes in zip(grads, by_step, strict=True)]
+        return None, None, None, *grads
+
+
+def _coefficients(layer: Layer, weights: Tensor | float) -> Tensor:
+    c = torch.as_tensor(weights, dtype=torch.float64).detach().cpu()
+    if c.dim() and tuple(c.shape) != layer.shape:
+        raise PicojouleError(
+            f"the weighting gives the layer {layer.name!r} coefficients of shape {tuple(c.shape)}, but its map has shape {layer.shape}"
+        )
+    if not bool(torch.isfinite(c).all()) or bool((c < 0).any()):
+        raise PicojouleError(
+            f"the weighting gives the layer {layer.name!r} coefficients that are negative or not finite: they are costs"
+        )
+    return c.expand(layer.shape).contiguous()
+
+
+def _precise(device: torch.device) -> torch.dtype:
+    return torch.float32 if device.type == "mps" else torch.float64

@@ -1,0 +1,274 @@
+"""ψ: how many synapses a spike of each neuron reaches.
+
+`trace` makes one structural pass over the model (`structure`) and gives `Synapses`, the one table of coefficients that both the
+energy meter and the penalty read. Conventions (`psi=`):
+
+* `"exact"`: the synapses that exist, neuron by neuron: borders of padded convolutions, stride, dilation, groups, pools
+  and skip paths included, pruned weights left out. int64.
+* `"uniform"`: the paper's closed formula W'H'/(WH)·C'·k² on the map that enters the convolution, the same for every neuron of
+  a layer. float64; layer totals are integers.
+* `"paper"`: `"uniform"` with the ratio of map sizes inverted under an average pool (×4 under 2×2), as in the paper's printed
+  VGG11 total. Only for reproducing the paper.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+from picojoule.activity import TimeLayout, spiking_modules, unwrap
+from picojoule.errors import PicojouleError
+from picojoule.rules import Psi
+from picojoule.snapshot import unchanged
+from picojoule.structure import Recording, StructuralPass, SynapticCall
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One spiking layer, or one relay (a max pool that passes spikes on and has no neurons of its own)."""
+
+    name: str
+    fan_out: Tensor
+    """ψ of each neuron, in the shape of the layer's map without the batch."""
+    relay: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.fan_out.shape)
+
+    @property
+    def neurons(self) -> int:
+        return 0 if self.relay else self.fan_out.numel()
+
+    @property
+    def synapses(self) -> int:
+        """Σ_i ψ_i, the layer's synaptic operations if everything fired once."""
+        return round(self.fan_out.sum().item())
+
+
+class Synapses(Mapping[str, Layer]):
+    """The layers of one network with their ψ, in the order in which they fire."""
+
+    def __init__(
+        self,
+        layers: dict[str, Layer],
+        *,
+        psi: Psi,
+        input_shape: tuple[int, ...],
+        steps: int,
+        encoder_macs: int,
+        dense_macs: int,
+    ) -> None:
+        self._layers = layers
+        self.psi = psi
+        self.input_shape = input_shape
+        self.steps = steps
+        """Time steps in the traced forward pass."""
+        self.encoder_macs = encoder_macs
+        """Multiply-accumulates of the synapses that the input feeds, per sample and traced pass."""
+        self.dense_macs = dense_macs
+        """Multiply-accumulates of the dense ReLU twin: every synapse once, whatever feeds it."""
+
+    def __getitem__(self, name: str) -> Layer:
+        return self._layers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._layers)
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    @property
+    def spiking(self) -> list[Layer]:
+        """The layers with neurons, relays left out."""
+        return [layer for layer in self._layers.values() if not layer.relay]
+
+    @property
+    def neurons(self) -> int:
+        return sum(layer.neurons for layer in self._layers.values())
+
+    @property
+    def synapses(self) -> int:
+        return sum(layer.synapses for layer in self._layers.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Totals and layers as exact integers; `penalty_at_one` is Ω(1) for p = 1."""
+        return {
+            "input_shape": list(self.input_shape),
+            "psi": self.psi,
+            "neurons": self.neurons,
+            "spiking_layers": len(self.spiking),
+            "synapses": self.synapses,
+            "encoder_macs": self.encoder_macs,
+            "penalty_at_one": {"syn": self.synapses, "total": self.neurons, "balance": len(self.spiking)},
+            "layers": [
+                {
+                    "name": layer.name,
+                    "shape": list(layer.shape),
+                    "neurons": layer.neurons,
+                    "synapses": layer.synapses,
+                    "psi_min": layer.fan_out.min().item(),
+                    "psi_max": layer.fan_out.max().item(),
+                }
+                for layer in self._layers.values()
+            ],
+        }
+
+    def table(self) -> Table:
+        table = Table(
+            title=f"ψ = {self.psi}, input {'×'.join(map(str, self.input_shape))}",
+            caption=f"Ω(1), p = 1: syn {self.synapses:,}, total {self.neurons:,}, balance {len(self.spiking)}.   "
+            f"Fed by the input, outside ψ: {self.encoder_macs:,} multiply-accumulates.",
+        )
+        for column in ("layer", "map", "neurons", "ψ", "synapses", "share"):
+            table.add_column(column, justify="left" if column == "layer" else "right")
+        for layer in self._layers.values():
+            low, high = layer.fan_out.min().item(), layer.fan_out.max().item()
+            table.add_row(
+                layer.name + (" (relay)" if layer.relay else ""),
+                "×".join(map(str, layer.shape)),
+                f"{layer.neurons:,}",
+                f"{low:,.6g}" if low == high else f"{low:,.6g} … {high:,.6g}",
+                f"{layer.synapses:,}",
+                f"{layer.synapses / self.synapses:.1%}" if self.synapses else "–",
+            )
+        table.add_section()
+        table.add_row("total", "", f"{self.neurons:,}", "", f"{self.synapses:,}", "100.0%" if self.synapses else "–")
+        return table
+
+    def __str__(self) -> str:
+        console = Console(width=110, color_system=None)
+        with console.capture() as capture:
+            console.print(self.table())
+        return capture.get().rstrip()
+
+    def __repr__(self) -> str:
+        return f"Synapses({len(self)} layers, {self.neurons:,} neurons, {self.synapses:,} synapses, psi={self.psi!r})"
+
+
+def trace(
+    model: nn.Module,
+    example: Tensor | tuple[Any, ...],
+    psi: Psi = "exact",
+    *,
+    steps: int = 1,
+    time_axis: int | None = None,
+    folded: Literal["time", "batch"] | None = None,
+) -> Synapses:
+    """Count ψ for every neuron of a network, from its structure alone.
+
+    `example` is a batch as the model takes it (a tuple for several arguments); only its shape matters. The model runs once in
+    evaluation mode and comes back exactly as it was. `steps`, `time_axis` and `folded` say how many time steps this one forward
+    pass holds, as for `picojoule.watch`; a network that is called once a step is traced with one step.
+
+    >>> from picojoule.neuron import Spike
+    >>> net = nn.Sequential(
+    ...     nn.Conv2d(1, 2, 3), Spike(), nn.Conv2d(2, 4, 3, padding=1), Spike(), nn.Flatten(), nn.Linear(64, 10)
+    ... )
+    >>> synapses = trace(net, torch.zeros(1, 1, 6, 6))
+    >>> synapses["1"].fan_out[0]  # 4 output channels × 3×3, less at the padded border
+    tensor([[16, 24, 24, 16],
+            [24, 36, 36, 24],
+            [24, 36, 36, 24],
+            [16, 24, 24, 16]])
+    >>> synapses["3"].synapses, synapses.encoder_macs
+    (640, 288)
+    """
+    if psi not in get_args(Psi):
+        raise PicojouleError(f"psi={psi!r} is not known: choose one of {', '.join(map(repr, get_args(Psi)))}")
+    layout = TimeLayout(steps, time_axis, folded)
+    model = unwrap(model)
+    if not isinstance(model, nn.Module):
+        raise PicojouleError(f"trace needs an nn.Module, not {type(model).__name__}")
+    expected = spiking_modules(model)
+    if not expected:
+        raise PicojouleError(
+            f"{type(model).__name__} has no spiking layer that picojoule knows: use picojoule.Spike, or declare its neurons with "
+            "picojoule.declare_spiking"
+        )
+    arguments = example if isinstance(example, tuple) else (example,)
+    recording = _run(model, arguments, psi)
+    silent = [name for name in expected if name not in recording.leaves]
+    if silent:
+        raise PicojouleError(
+            f"the forward pass never called the spiking layer{'s' if len(silent) > 1 else ''} {', '.join(map(repr, silent))}: "
+            "remove them from the model, or give an example that uses them"
+        )
+    leaves = [leaf for calls in recording.leaves.values() for leaf in calls]
+    gradients: list[Tensor | None] = [None] * len(leaves)
+    if recording.reached:
+        with torch.inference_mode(False):
+            gradients = list(torch.autograd.grad(torch.stack(recording.reached).sum(), leaves, allow_unused=True))
+    fan_outs = iter(torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True))
+    emitted = {name: layout.by_step(name, [next(fan_outs) for _ in calls]) for name, calls in recording.leaves.items()}
+    rows = {name: len(by_step[0]) for name, by_step in emitted.items()}
+    samples = next(iter(rows.values()))
+    if len(set(rows.values())) > 1:
+        raise PicojouleError(
+            f"the layers emit different numbers of samples ({rows}): the first axis of every spiking layer's output must be the "
+            "batch; if time is folded into it, say steps= and folded="
+        )
+    return Synapses(
+        {
+            name: Layer(name, _one_step(name, by_step, psi), name in recording.relays)
+            for name, by_step in emitted.items()
+        },
+        psi=psi,
+        input_shape=tuple(next(a for a in arguments if isinstance(a, Tensor)).shape[1:]),
+        steps=steps,
+        encoder_macs=sum(call.analog_macs for call in recording.calls) // samples,
+        dense_macs=_dense_macs(recording.calls, samples, layout),
+    )
+
+
+def _run(model: nn.Module, arguments: tuple[Any, ...], psi: Psi) -> Recording:
+    with unchanged(model), torch.compiler.set_stance("force_eager"):
+        model.eval()
+        structural = StructuralPass(model, psi)
+        inputs = structural.emit_input(arguments)
+        try:
+            with structural.attached(), structural:
+                model(*inputs)
+        except PicojouleError:
+            raise
+        except Exception as error:
+            shapes = ", ".join(str(tuple(a.shape)) if isinstance(a, Tensor) else type(a).__name__ for a in arguments)
+            raise PicojouleError(
+                f"the model's forward pass failed on an example of shape {shapes} ({type(error).__name__}: {error}); give an example "
+                "shaped like a batch of the model's real input"
+            ) from error
+    return structural.recording
+
+
+def _one_step(name: str, by_step: list[Tensor], psi: Psi) -> Tensor:
+    """ψ of one sample in one step, which must be the same in all of them."""
+    fan_out = by_step[0][0].double().cpu()
+    if any(not torch.equal(row.double().cpu(), fan_out) for step in by_step for row in step):
+        raise PicojouleError(
+            f"a spike of {name!r} reaches different synapses in different calls or samples: if one neuron module is used at two places, "
+            "make two modules; if the network runs over time, trace one step"
+        )
+    return fan_out.round().long() if psi == "exact" else fan_out
+
+
+def _dense_macs(calls: list[SynapticCall], samples: int, layout: TimeLayout) -> int:
+    """All multiply-accumulates of one step: the ReLU twin has no time."""
+    macs: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    for call in calls:
+        macs[call.module] += call.macs
+        times[call.module] += 1
+    one_call_holds_all_steps = layout.time_axis is not None or layout.folded is not None
+    return sum(
+        macs[module]
+        // (layout.steps if one_call_holds_all_steps or times[module] % layout.steps == 0 else 1)
+        // samples
+        for module in macs
+    )

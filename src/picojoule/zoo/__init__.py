@@ -1,0 +1,72 @@
+"""The paper's networks, by name.
+
+All without biases, with batch norm before every spiking layer and He initialisation for ReLU. Spikes pass nothing but
+dropout, pooling and flattening before they reach the next synapses. Spiking layers are called ``spike1``, ``spike2``, …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+from torch import nn
+
+from picojoule.errors import PicojouleError
+from picojoule.neuron import Spike
+from picojoule.zoo import imported
+from picojoule.zoo.cnn7 import CNN7
+from picojoule.zoo.resnet18 import ResNet18
+from picojoule.zoo.vgg11 import VGG11
+
+__all__ = ["CNN7", "VGG11", "ResNet18", "ZooModel", "create", "imported", "names"]
+
+ZooModel: TypeAlias = CNN7 | VGG11 | ResNet18
+
+
+class _Entry(NamedTuple):
+    build: type[ZooModel]
+    in_channels: int
+
+
+_MODELS: Mapping[str, _Entry] = MappingProxyType(
+    {"cnn7": _Entry(CNN7, 1), "vgg11": _Entry(VGG11, 3), "resnet18": _Entry(ResNet18, 3)}
+)
+
+
+def names() -> tuple[str, ...]:
+    """The names that ``create`` knows."""
+    return tuple(_MODELS)
+
+
+def create(
+    name: str, classes: int = 10, in_channels: int | None = None, neuron: Callable[[], nn.Module] = Spike
+) -> ZooModel:
+    """Build a network of the zoo with fresh weights; its ``input_shape`` is the (C, H, W) of one image.
+
+    ``neuron`` is called once per spiking layer. ``nn.ReLU`` gives the ReLU twin, with the same parameters by name and
+    shape; ``functools.partial(Spike, threshold=0.5)`` sets a parameter. Without ``in_channels`` the model's
+    usual number is taken: 1 for ``cnn7``, 3 for the others.
+
+    >>> create("cnn7").input_shape
+    (1, 32, 32)
+    """
+    if name not in _MODELS:
+        near = get_close_matches(name, _MODELS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise PicojouleError(f"unknown model {name!r}: {hint}choose one of {', '.join(_MODELS)}")
+    build, usual_channels = _MODELS[name]
+    channels = usual_channels if in_channels is None else in_channels
+    for label, value in (("classes", classes), ("in_channels", channels)):
+        if value < 1:
+            raise PicojouleError(f"{label} must be 1 or more, not {value}")
+    if isinstance(neuron, nn.Module):
+        raise PicojouleError(
+            f"neuron is one module, {neuron}, but every layer needs its own: pass a factory such as Spike, nn.ReLU or "
+            "functools.partial(Spike, threshold=0.5)"
+        )
+    model = build(classes, channels, neuron)
+    if len(list(model.named_modules())) < len(list(model.named_modules(remove_duplicate=False))):
+        raise PicojouleError("neuron gave the same module twice: let it make a new module on every call")
+    return model

@@ -1,0 +1,59 @@
+"""Models of the user's own, named `package.module:factory`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from picojoule.errors import PicojouleError
+
+
+def build(name: str, **settings: Any) -> nn.Module:
+    """Call the factory behind `package.module:factory`, also from the current folder, with those of the settings that it takes.
+
+    >>> build("torch.nn:Identity")
+    Identity()
+    """
+    factory = _find(name)
+    model = factory(**_accepted(factory, settings))
+    if not isinstance(model, nn.Module):
+        raise PicojouleError(
+            f"{name} returned {type(model).__name__}, not an nn.Module: name a function that builds the model"
+        )
+    return model
+
+
+def _find(name: str) -> Callable[..., Any]:
+    module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute:
+        raise PicojouleError(f"{name!r} names no model: write package.module:factory")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise PicojouleError(
+            f"cannot import {module_name!r} ({error}): run from the folder that holds it, or install it"
+        ) from error
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        valid = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+        raise PicojouleError(
+            f"{module_name!r} has no function {attribute!r}: it has {', '.join(valid) or 'none at all'}"
+        )
+    found: Callable[..., Any] = factory
+    return found
+
+
+def _accepted(factory: Callable[..., Any], settings: dict[str, Any]) -> dict[str, Any]:
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # a builtin without a signature
+        return {}
+    return {key: value for key, value in settings.items() if key in parameters}
