@@ -14,6 +14,8 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 export PIP_NO_INPUT := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tables hold ψ and Ω whatever the locale says.
+export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help check test demo bench wheel lint types layers clean
@@ -51,7 +53,7 @@ wheel: $(INSTALLED)
 	rm -rf dist build
 	$(BIN)/python -m build --outdir dist .
 	$(PYTHON) -m venv $(WHEEL_VENV)
-	$(WHEEL_VENV)/bin/pip install --quiet -c constraints.txt dist/*.whl
+	$(WHEEL_VENV)/bin/pip install --quiet --no-compile -c constraints.txt dist/*.whl
 	$(WHEEL_VENV)/bin/pip check
 	$(BIN)/python .ci/readme_script.py README.md > build/readme.py
 	cd build && wheel-venv/bin/python -I ../.ci/check_installed.py

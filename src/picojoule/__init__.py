@@ -1,11 +1,15 @@
 """picojoule: spiking neural networks that spend less energy, and an honest measure of what they spend."""
 
-from picojoule import hardware, rules, surrogate, zoo
+from picojoule import data, hardware, rules, surrogate, zoo
 from picojoule.activity import Activity, declare_spiking, watch
 from picojoule.energy import EnergyMeter, EnergyReport
+from picojoule.engine import fit
 from picojoule.errors import PicojouleError
+from picojoule.evaluation import Evaluation, evaluate, load_model
 from picojoule.neuron import Spike
 from picojoule.penalty import Penalty
+from picojoule.recipe import Recipe
+from picojoule.record import Run
 from picojoule.rules import declare_rule
 from picojoule.synapse import Layer, Synapses, trace
 
@@ -15,14 +19,21 @@ __all__ = [
     "Activity",
     "EnergyMeter",
     "EnergyReport",
+    "Evaluation",
     "Layer",
     "Penalty",
     "PicojouleError",
+    "Recipe",
+    "Run",
     "Spike",
     "Synapses",
+    "data",
     "declare_rule",
     "declare_spiking",
+    "evaluate",
+    "fit",
     "hardware",
+    "load_model",
     "rules",
     "surrogate",
     "trace",

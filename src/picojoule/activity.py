@@ -31,6 +31,8 @@ RELAYS = (
 )
 """Modules that pass some of the spikes on, which ones depends on the data: their output is a spike map of its own."""
 
+_WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "_FabricModule")
+
 Declared = TypeVar("Declared", bound="type[nn.Module] | nn.Module")
 
 
@@ -44,12 +46,12 @@ def declare_spiking(neuron: Declared) -> Declared:
     >>> list(spiking_modules(nn.Sequential(nn.Linear(2, 2), Heaviside())))
     ['1']
 
-    Event data fed straight into the first synapses are spikes too: let them pass through an `nn.Identity()` of your model
-    that you declare.
+    Event data fed straight into the first synapses are spikes too: let them pass through an `nn.Identity()` of your
+    model that you declare.
     """
     if isinstance(neuron, nn.Module):
         _spiking_instances.add(neuron)
-    elif issubclass(neuron, nn.Module):
+    elif isinstance(neuron, type) and issubclass(neuron, nn.Module):
         _spiking_types.add(neuron)
     else:
         raise PicojouleError(
@@ -70,11 +72,7 @@ def unwrap(model: nn.Module) -> nn.Module:
     """The user's own module inside the wrappers of `torch.compile`, DDP and Fabric, so that layers keep their names."""
     while True:
         inner = getattr(model, "_orig_mod", None)
-        if inner is None and type(model).__name__ in (
-            "DistributedDataParallel",
-            "FullyShardedDataParallel",
-            "_FabricModule",
-        ):
+        if inner is None and type(model).__name__ in _WRAPPERS:
             inner = model.module
         if not isinstance(inner, nn.Module):
             return model
@@ -97,7 +95,8 @@ def first_output(name: str, output: Any) -> Tensor:
     spikes = output[0] if isinstance(output, tuple | list) and output else output
     if not isinstance(spikes, Tensor):
         raise PicojouleError(
-            f"the layer {name!r} returned {type(spikes).__name__} where its spikes were expected; a spiking layer returns a "
+            f"the layer {name!r} returned {type(spikes).__name__} where its spikes were expected; a spiking layer "
+            "returns a "
             "tensor, or a tuple whose element 0 is the spikes"
         )
     return spikes
@@ -117,7 +116,7 @@ class TimeLayout:
 
     * `steps` calls of each layer, one a step, each [B, …] (the default; `steps=1` is one call),
     * `time_axis=0` or `1`: one call with a time axis, [T, B, …] or [B, T, …],
-    * `folded="time"` or `"batch"`: one call with time and batch in one axis, [T·B, …] or [B·T, …], named by the slower one.
+    * `folded="time"` or `"batch"`: one call with time and batch in one axis, [T·B, …] or [B·T, …], named by the slower.
     """
 
     steps: int = 1
@@ -141,38 +140,45 @@ class TimeLayout:
         if self.time_axis is None and self.folded is None:
             if len(calls) > self.steps:
                 raise PicojouleError(
-                    f"the layer {name!r} was called {len(calls)} times where {self.steps} were expected: if the network runs "
-                    f"over time, say steps={len(calls)}; if it uses one neuron module at two places, make two modules"
+                    f"the layer {name!r} was called {len(calls)} times where {self.steps} were expected: if the "
+                    f"network runs over time, say steps={len(calls)}; if it uses one neuron module at two places, make "
+                    "two modules"
                 )
             if len(calls) < self.steps:
                 raise PicojouleError(
-                    f"the layer {name!r} was called {len(calls)} times where steps={self.steps} were expected: call the network "
-                    "once a step inside the block, or, if one call holds all steps, say time_axis= or folded="
+                    f"the layer {name!r} was called {len(calls)} times where steps={self.steps} were expected: call "
+                    "the network once a step inside the block, or, if one call holds all steps, say time_axis= or "
+                    "folded="
                 )
             sizes = sorted({len(call) for call in calls})
             if len(sizes) > 1:
                 raise PicojouleError(
-                    f"the layer {name!r} was called with batches of {sizes} samples: one block takes one batch, the same in every step"
+                    f"the layer {name!r} was called with batches of {sizes} samples: one block takes one batch, the "
+                    "same in every step"
                 )
             return list(calls)
         if len(calls) != 1:
             raise PicojouleError(
-                f"the layer {name!r} was called {len(calls)} times where one call with all {self.steps} steps was expected: "
-                "leave out time_axis and folded if the network is called once a step, or make two modules of one used twice"
+                f"the layer {name!r} was called {len(calls)} times where one call with all {self.steps} steps was "
+                "expected: leave out time_axis and folded if the network is called once a step, or make two modules of "
+                "one used twice"
             )
         (emitted,) = calls
         if self.time_axis is not None:
             if emitted.dim() < 2 or emitted.shape[self.time_axis] != self.steps:
                 raise PicojouleError(
-                    f"the layer {name!r} emitted shape {tuple(emitted.shape)}, whose axis {self.time_axis} is not steps={self.steps}"
+                    f"the layer {name!r} emitted shape {tuple(emitted.shape)}, whose axis {self.time_axis} is not "
+                    f"steps={self.steps}: check steps and time_axis"
                 )
             return list(emitted.unbind(self.time_axis))
         if len(emitted) % self.steps:
             raise PicojouleError(
-                f"the layer {name!r} emitted {len(emitted)} rows, which do not divide into steps={self.steps}: check steps"
+                f"the layer {name!r} emitted {len(emitted)} rows, which do not divide into steps={self.steps}: check "
+                "steps"
             )
-        shape = (self.steps, -1) if self.folded == "time" else (-1, self.steps)
-        return list(emitted.reshape(*shape, *emitted.shape[1:]).unbind(0 if self.folded == "time" else 1))
+        batch, time = len(emitted) // self.steps, 0 if self.folded == "time" else 1
+        shape = (batch, self.steps) if time else (self.steps, batch)
+        return list(emitted.reshape(*shape, *emitted.shape[1:]).unbind(time))
 
 
 class Activity(Mapping[str, Tensor]):
@@ -193,7 +199,7 @@ class Activity(Mapping[str, Tensor]):
 
     def record(self, name: str, spikes: Tensor, *, binary: bool = False) -> None:
         """Note what a layer emitted; `binary` if its type can emit nothing but 0 and 1."""
-        self._calls.setdefault(name, []).append((spikes, _version(spikes)))
+        self._calls.setdefault(name, []).append((spikes, spikes._version))
         if binary:
             self._binary.add(name)
 
@@ -201,30 +207,41 @@ class Activity(Mapping[str, Tensor]):
         """The spikes of one layer, step by step, each [B, …]; no copies are made."""
         if name not in self._calls:
             raise PicojouleError(
-                f"the layer {name!r} recorded nothing: run the model that was traced inside the `with picojoule.watch(model)` block"
+                f"the layer {name!r} recorded nothing: run the model that was traced inside the "
+                "`with picojoule.watch(model)` block"
             )
         for spikes, version in self._calls[name]:
-            if _version(spikes) != version:
+            if spikes._version != version:
                 raise PicojouleError(
-                    f"the spikes of {name!r} were overwritten in place behind the layer (x += y): write x = x + y instead"
+                    f"the spikes of {name!r} were overwritten in place behind the layer (x += y): write x = x + y"
                 )
         return self.layout.by_step(name, [spikes for spikes, _ in self._calls[name]])
 
-    def spikes(self, name: str, shape: tuple[int, ...]) -> list[Tensor]:
-        """`by_step`, checked to be what can be counted: maps of the traced `shape`, values that are numbers of spikes."""
-        by_step = self.by_step(name)
-        for spikes in by_step:
-            if tuple(spikes.shape[1:]) != shape:
-                raise PicojouleError(
-                    f"the layer {name!r} emitted maps of shape {tuple(spikes.shape[1:])}, but {shape} was traced: trace the model with an "
-                    "example of the size it is used with, and say where time is (steps, time_axis, folded)"
-                )
-            if name not in self._binary and spikes.numel() and not spikes.detach().min() >= 0:
-                raise PicojouleError(
-                    f"the layer {name!r} emitted negative values or NaN, which are no numbers of spikes: energy can only be counted "
-                    "for layers that emit 0, 1, 2, … spikes"
-                )
-        return by_step
+    def spikes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[Tensor]]:
+        """`by_step` of several layers, checked to be what can be counted: maps of the traced `shapes`, the same number
+        of samples in every layer, no negative values and no NaN."""
+        emitted = {name: self.by_step(name) for name in shapes}
+        for name, by_step in emitted.items():
+            for spikes in by_step:
+                if tuple(spikes.shape[1:]) != shapes[name]:
+                    raise PicojouleError(
+                        f"the layer {name!r} emitted maps of shape {tuple(spikes.shape[1:])}, but {shapes[name]} was "
+                        "traced: trace the model with an example of the size it is used with, and say where time is "
+                        "(steps, time_axis, folded)"
+                    )
+                if not self.is_binary(name) and spikes.numel() and not spikes.detach().min() >= 0:
+                    raise PicojouleError(
+                        f"the layer {name!r} emitted negative values or NaN, which are no numbers of spikes: energy "
+                        "can only be counted for layers that emit 0, 1, 2, … spikes"
+                    )
+        samples = {name: len(by_step[0]) for name, by_step in emitted.items()}
+        if len(set(samples.values())) > 1:
+            raise PicojouleError(f"the layers saw different numbers of samples ({samples}): watch one batch at a time")
+        return emitted
+
+    def is_binary(self, name: str) -> bool:
+        """Whether the layer's type can emit nothing but 0 and 1."""
+        return name in self._binary
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._calls:
@@ -242,24 +259,38 @@ class Activity(Mapping[str, Tensor]):
         return f"Activity(steps={self.steps}, layers={list(self._calls)})"
 
 
-def summed_over_batch(spikes: Tensor) -> Tensor:
-    """Σ_b s_b in float32: exact for counts below 2^24, also where the spikes are bfloat16.
+def summed_over_batch(spikes: Tensor, *, binary: bool) -> Tensor:
+    """Σ_b s_b without rounding: float32 for 0 and 1 (exact below 2^24 samples), else float64 where the device has it.
 
-    A product with ones runs at the speed of memory where PyTorch's own sum over the first axis does not.
+    A product with ones runs at the speed of memory where PyTorch's own sum over the first axis does not. It is kept to
+    0 and 1, which no setting of the product's precision (TF32, bfloat16) can round.
     """
-    batch = len(spikes)
+    batch, spikes = len(spikes), spikes.detach()
+    if not binary:
+        return spikes.sum(0, dtype=precise(spikes.device))
     strides = spikes.stride()
     order = sorted(range(1, spikes.dim()), key=lambda axis: -strides[axis])  # axes as they lie in memory
-    laid_out = spikes.detach().permute(0, *order)
+    laid_out = spikes.permute(0, *order)
     if not (batch and spikes.dtype == torch.float32 and laid_out.is_contiguous()):
-        return spikes.detach().sum(0, dtype=torch.float32)
-    sums = torch.ones(batch, dtype=spikes.dtype, device=spikes.device) @ laid_out.view(batch, -1)
+        return spikes.sum(0, dtype=torch.float32)
+    with torch.autocast(spikes.device.type, enabled=False):  # it would round the sums to bfloat16
+        sums = torch.ones(batch, dtype=spikes.dtype, device=spikes.device) @ laid_out.view(batch, -1)
     inverse = sorted(range(len(order)), key=order.__getitem__)
     return sums.view(laid_out.shape[1:]).permute(inverse)
 
 
-def _version(spikes: Tensor) -> int:
-    return 0 if spikes.is_inference() else spikes._version
+def precise(device: torch.device) -> torch.dtype:
+    """float64, but for the one kind of device that has none."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def _versioned(spikes: Tensor) -> Tensor:
+    """The same memory as a tensor that notes when it is written to, as those made in inference mode do not."""
+    if not spikes.is_inference():
+        return spikes
+    with torch.inference_mode(False):
+        alias = torch.empty(0, dtype=spikes.dtype, device=spikes.device)
+        return alias.set_(spikes.untyped_storage(), spikes.storage_offset(), spikes.shape, spikes.stride())
 
 
 @contextmanager
@@ -278,14 +309,15 @@ def watch(
     torch.Size([5, 2])
 
     A network that runs over T time steps is called T times in the block with `steps=T`, or once with its layout in time
-    said by `time_axis` or `folded` (see `TimeLayout`).
+    said by `time_axis` or `folded` (see `TimeLayout`). No copies are made: the spikes must not be overwritten in place.
     """
     activity = Activity(TimeLayout(steps, time_axis, folded))
     model = _hookable(model)
     layers = spiking_modules(model)
     if not layers:
         raise PicojouleError(
-            f"{type(model).__name__} has no spiking layer that picojoule knows: declare its neurons with picojoule.declare_spiking"
+            f"{type(model).__name__} has no spiking layer that picojoule knows: declare its neurons with "
+            "picojoule.declare_spiking"
         )
     inside = {part for layer in layers.values() for part in layer.modules()}
     relays = {name: m for name, m in model.named_modules() if is_relay(m) and m not in inside}
@@ -293,8 +325,11 @@ def watch(
     try:
         for name, module in (layers | relays).items():
 
-            def hook(module: nn.Module, args: Any, output: Any, name: str = name) -> None:
-                activity.record(name, first_output(name, output), binary=type(module) is Spike)
+            def hook(module: nn.Module, args: Any, output: Any, name: str = name) -> Any:
+                emitted = first_output(name, output)
+                spikes = _versioned(emitted)
+                activity.record(name, spikes, binary=type(module) is Spike)
+                return None if spikes is emitted else replace_first_output(output, spikes)
 
             handles.append(module.register_forward_hook(hook))
         yield activity
@@ -306,10 +341,10 @@ def watch(
 
 
 def _hookable(model: nn.Module) -> nn.Module:
-    if hasattr(model, "_orig_mod") or any(
-        hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None for m in unwrap(model).modules()
-    ):
+    if any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None for m in model.modules()):
         raise PicojouleError(
-            "a compiled module cannot be watched, because its hooks never fire: watch and call the module that was given to torch.compile"
+            "a compiled module cannot be watched, because its hooks need not fire: watch and call the module that "
+            "was given to "
+            "torch.compile"
         )
     return unwrap(model)

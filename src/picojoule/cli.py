@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
 import torch
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+from rich.table import Table
 from torch import nn
 
 import picojoule
-from picojoule import zoo
-from picojoule.errors import PicojouleError
+from picojoule import data as datasets
+from picojoule import engine, evaluation, zoo
+from picojoule.display import Display, TensorBoard
+from picojoule.engine import Reporter
+from picojoule.errors import PicojouleError, unknown
+from picojoule.recipe import Recipe
 from picojoule.rules import Psi
 from picojoule.synapse import trace
 
@@ -62,6 +71,109 @@ def profile(
         Console().print(synapses.table())
 
 
+@app.command("demo")
+def run_demo(
+    folder: Annotated[Path, typer.Option("--out", help="Where the runs and the report go.")] = Path("demo"),
+    as_json: AsJson = False,
+) -> None:
+    """Train a network without and with the penalty, print the two bills, and write a report page. Takes minutes.
+
+    Example: `picojoule demo --out demo`
+    """
+    from picojoule.demo import demo  # brings the plotting library, which no other command needs
+
+    with _transfer_bar() as progress:
+        comparison = demo(folder, progress, _note)
+    if as_json:
+        before, after = comparison.results
+        print(json.dumps({"baseline": before, "penalised": after, "energy_ratio": comparison.energy_ratio}, indent=2))
+    else:
+        Console().print(comparison.table())
+        print(f"{folder / 'report.html'}\n{folder / 'report.png'}")
+
+
+data_app = typer.Typer(
+    help="Data sets: what is where, and getting one.\n\nExample: `picojoule data fetch fashion-mnist`"
+)
+app.add_typer(data_app, name="data", rich_help_panel="Commands")
+
+
+@data_app.callback(invoke_without_command=True)
+def data_list(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the data sets, where each was found, and where it can be had.
+
+    Example: `picojoule data`
+    """
+    if context.invoked_subcommand is not None:
+        return
+    listings = datasets.listing()
+    if as_json:
+        print(json.dumps([entry.to_dict() for entry in listings], indent=2))
+        return
+    table = Table("data set", "what", "train / validation / test", "here", "can be had from")
+    for entry in listings:
+        sources = ", ".join(title if at_hand else f"{title} (tool not installed)" for title, at_hand in entry.sources)
+        table.add_row(entry.name, entry.title, " / ".join(f"{n:,}" for n in entry.splits), entry.here or "–", sources)
+    Console().print(table)
+
+
+@data_app.command("fetch")
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="fashion-mnist, cifar-10, cifar-100 or digits.")],
+    folder: Annotated[Path | None, typer.Option("--from", help="A folder that may already hold the files.")] = None,
+) -> None:
+    """Get a data set, check it, and keep it in the cache.
+
+    Example: `picojoule data fetch cifar-10 --from ~/Downloads`
+    """
+    with _transfer_bar() as progress:
+        fetched = datasets.fetch(name, folder, progress=progress)
+    print(fetched)
+
+
+@app.command()
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A recipe (TOML).")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Changes to it.")] = None,
+    into: Annotated[Path, typer.Option(help="The folder of run folders.")] = Path("runs"),
+    accelerator: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    devices: Annotated[int, typer.Option(help="How many devices share each batch.")] = 1,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Log for TensorBoard too.")] = False,
+) -> None:
+    """Train one network; the same command again resumes it. The last line printed is the run's folder.
+
+    Example: `picojoule train recipes/small/cnn7-fashion-mnist.toml penalty.strength=64 seed=3`
+    """
+    reporters: list[Reporter] = [Display(), *([TensorBoard()] if tensorboard else [])]
+    run = engine.fit(
+        Recipe.load(recipe, *(overrides or ())), into, reporters=reporters, accelerator=accelerator, devices=devices
+    )
+    print(run.path)
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A finished run's folder.")],
+    split: Annotated[str, typer.Option(help="test or validation.")] = "test",
+    as_json: AsJson = False,
+) -> None:
+    """Measure a trained network: accuracy, energy by layer, firing rates, dead neurons.
+
+    Example: `picojoule evaluate runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --json`
+    """
+    if split not in ("test", "validation"):
+        raise unknown("--split", split, ("test", "validation"))
+    result = evaluation.evaluate(run, "validation" if split == "validation" else "test")
+    if as_json:
+        print(json.dumps(result.to_dict(), indent=2))
+        return
+    if result.energy is not None:
+        Console().print(result.energy.table())
+    print(
+        f"accuracy {result.accuracy:.2%}, cross-entropy {result.loss:.4f} on {result.samples:,} {result.split} images"
+    )
+
+
 def _model(name: str, input_shape: str | None) -> tuple[nn.Module, tuple[int, ...]]:
     shape = _shape(input_shape) if input_shape is not None else None
     if ":" not in name:
@@ -89,8 +201,27 @@ def _shape(text: str) -> tuple[int, ...]:
 def _psi(text: str) -> Psi:
     known: dict[str, Literal["exact", "uniform", "paper"]] = {"exact": "exact", "uniform": "uniform", "paper": "paper"}
     if text not in known:
-        raise PicojouleError(f"--psi {text!r} is not known: choose one of {', '.join(known)}")
+        raise unknown("--psi", text, known)
     return known[text]
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+@contextmanager
+def _transfer_bar() -> Iterator[datasets.Progress]:
+    """A bar for downloads on standard error, where somebody watches it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def progress(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done, total=total)
+
+        yield progress
 
 
 def main() -> NoReturn:
@@ -100,7 +231,10 @@ def main() -> NoReturn:
     except PicojouleError as error:
         print(f"picojoule: {error}", file=sys.stderr)
         sys.exit(2)
+    except engine.Interrupted as stop:
+        print(f"picojoule: {stop}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         print("picojoule: stopped", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(1)
     sys.exit(0)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
@@ -29,7 +30,7 @@ from picojoule.units import format_joules
 
 @dataclass(frozen=True)
 class LayerEnergy:
-    """One layer's share of the bill. A relay (max pool) has synaptic operations but no neurons, rates or dead neurons."""
+    """One layer's share of the bill. A relay (max pool) has synaptic operations but no neurons, no rate, none dead."""
 
     name: str
     neurons: int
@@ -137,14 +138,15 @@ class EnergyReport:
         if self.update_joules is not None:
             apart.append(f"neuron updates {format_joules(self.update_joules)}")
         table = Table(
-            title=f"Energy per sample (mean of {self.samples:,}), T = {self.steps}, ψ {self.psi}, {self.prices.name}",
+            title=f"Energy per sample (mean of {self.samples:,}), T = {self.steps}, ψ {self.psi}, "
+            f"{escape(self.prices.name)}",
             caption=f"Not in the total: {'; '.join(apart)}.",
         )
         for column in ("layer", "neurons", "synaptic operations", "energy", "share", "rate", "dead"):
-            table.add_column(column, justify="left" if column == "layer" else "right")
+            table.add_column(column, justify="left" if column == "layer" else "right", overflow="fold")
         for layer in self.layers:
             table.add_row(
-                layer.name,
+                escape(layer.name),
                 f"{layer.neurons:,}" if layer.neurons else "relay",
                 f"{layer.synops:,.1f}",
                 format_joules(layer.joules),
@@ -200,36 +202,24 @@ class EnergyMeter:
         """Add one batch. Nothing is added if any layer of it cannot be counted."""
         if self._steps not in (None, activity.steps):
             raise PicojouleError(
-                f"this meter has counted samples of {self._steps} time steps and got {activity.steps}: use one meter for each number of steps"
+                f"this meter has counted samples of {self._steps} time steps and got {activity.steps}: use one meter "
+                "for each number of steps"
             )
-        counts: dict[str, Tensor] = {}
-        samples: dict[str, int] = {}
-        for name, layer in self.synapses.items():
-            by_step = activity.spikes(name, layer.shape)
-            samples[name] = len(by_step[0])
-            total = sum(
-                (summed_over_batch(spikes).double() for spikes in by_step[1:]), summed_over_batch(by_step[0]).double()
-            )
-            counts[name] = total.to(self._counts[name].device).long()
-            if not torch.equal(counts[name].double(), total.to(counts[name].device)):
-                raise PicojouleError(
-                    f"the layer {name!r} emitted values that are no whole numbers of spikes: let it emit spikes and put the scale into the weights"
-                )
-        if len(set(samples.values())) > 1:
-            raise PicojouleError(
-                f"the layers saw different numbers of samples ({samples}): give the meter one batch at a time"
-            )
+        emitted = activity.spikes({name: layer.shape for name, layer in self.synapses.items()})
+        counts = {
+            name: _whole_counts(name, by_step, binary=activity.is_binary(name)) for name, by_step in emitted.items()
+        }
         self._steps = activity.steps
-        self._samples += next(iter(samples.values()))
+        self._samples += len(next(iter(emitted.values()))[0])
         for name, count in counts.items():
             self._counts[name] += count
 
     def merge(self, other: EnergyMeter) -> None:
         """Add what another meter of the same network has counted, for instance in another process."""
-        same = self.synapses.keys() == other.synapses.keys() and all(
+        same = (self.synapses.psi, self.synapses.keys()) == (other.synapses.psi, other.synapses.keys()) and all(
             torch.equal(layer.fan_out, other.synapses[name].fan_out) for name, layer in self.synapses.items()
         )
-        if not same or None not in (self._steps, other._steps) and self._steps != other._steps:
+        if not same or (None not in (self._steps, other._steps) and self._steps != other._steps):
             raise PicojouleError("only meters of the same network, ψ convention and number of time steps can be merged")
         self._steps = self._steps if self._steps is not None else other._steps
         self._samples += other._samples
@@ -242,14 +232,14 @@ class EnergyMeter:
         return {"samples_and_steps": head, **{f"counts.{name}": count.clone() for name, count in self._counts.items()}}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        shapes = {f"counts.{name}": count.shape for name, count in self._counts.items()}
-        if {key: value.shape for key, value in state.items() if key != "samples_and_steps"} != shapes:
+        own = self.state_dict()
+        if {key: value.shape for key, value in state.items()} != {key: value.shape for key, value in own.items()}:
             raise PicojouleError(
                 "this state belongs to a meter of another network: load it into a meter of the network it came from"
             )
         samples, steps = state["samples_and_steps"].tolist()
         self._samples, self._steps = samples, steps or None
-        self._counts = {name: state[f"counts.{name}"].clone() for name in self._counts}
+        self._counts = {name: state[f"counts.{name}"].cpu().clone() for name in self._counts}
 
     def compute(self, hardware: str | PriceList | None = None) -> EnergyReport:
         """The bill of everything counted so far, by this meter's price list or the one given."""
@@ -279,6 +269,22 @@ class EnergyMeter:
             encoder_macs=self.synapses.encoder_macs * self._steps / self.synapses.steps,
             dense_macs=self.synapses.dense_macs,
         )
+
+
+def _whole_counts(name: str, by_step: list[Tensor], *, binary: bool) -> Tensor:
+    """Σ_t Σ_b s as int64. The values are looked at one by one: two halves of a spike must not pass as one."""
+    if not binary and any(s.is_floating_point() and not torch.equal(s, s.round()) for s in by_step):
+        raise PicojouleError(
+            f"the layer {name!r} emitted values that are no whole numbers of spikes: let it emit spikes and put the "
+            "scale into the weights"
+        )
+    sums = [summed_over_batch(spikes, binary=binary).cpu() for spikes in by_step]
+    if not all((s < 2**53).all() for s in sums):
+        raise PicojouleError(
+            f"the layer {name!r} emitted infinite values, or 2^53 spikes and more in one neuron, which cannot be "
+            "counted exactly: check what it emits"
+        )
+    return torch.stack(sums).long().sum(0)
 
 
 def _price_list(prices: str | PriceList) -> PriceList:

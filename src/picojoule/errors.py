@@ -1,6 +1,9 @@
-"""The one error a user's mistake raises."""
+"""The one error that a user's mistake raises."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class PicojouleError(ValueError):
@@ -8,3 +11,15 @@ class PicojouleError(ValueError):
 
     The command line prints the sentence and exits with status 2; any other exception is a defect of picojoule.
     """
+
+
+def unknown(what: str, given: str, valid: Iterable[str], otherwise: str = "") -> PicojouleError:
+    """The error for a name that is in no list: it names the nearest valid one and all of them.
+
+    >>> str(unknown("model", "cnn8", ["cnn7", "vgg11"]))
+    "unknown model 'cnn8': did you mean 'cnn7'? choose one of cnn7, vgg11"
+    """
+    valid = list(valid)
+    near = get_close_matches(given, valid, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return PicojouleError(f"unknown {what} {given!r}: {hint}choose one of {', '.join(valid)}{otherwise}")

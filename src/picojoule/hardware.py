@@ -13,10 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import MappingProxyType
 
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, unknown
 
 DEFAULT = "horowitz-45nm-fp32"
 
@@ -114,8 +113,4 @@ def get(prices: str | PriceList = DEFAULT) -> PriceList:
         return prices
     if prices in PRICE_LISTS:
         return PRICE_LISTS[prices]
-    near = get_close_matches(prices, PRICE_LISTS, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise PicojouleError(
-        f"unknown hardware {prices!r}: {hint}choose one of {', '.join(PRICE_LISTS)}, or pass a PriceList of your own"
-    )
+    raise unknown("hardware", prices, PRICE_LISTS, ", or pass a PriceList of your own")

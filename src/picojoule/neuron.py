@@ -32,8 +32,8 @@ def spike(u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
     >>> u.grad
     tensor([0.4200, 2.0000, 1.0000])
     """
-    spikes: Tensor = _Heaviside.apply(u, threshold, surrogate)  # type: ignore[no-untyped-call]  # torch has no types here
-    return spikes
+    spikes: Tensor = _Heaviside.apply(u, threshold, surrogate)  # type: ignore[no-untyped-call]  # torch has no types
+    here return spikes
 
 
 class Spike(nn.Module):

@@ -2,11 +2,12 @@
 
     Ω = Σ_t Σ_l (1/p) Σ_i c_{l,i} s_{l,i,t}^p       (mean over the batch)
 
-* `"syn"`: c = ψ, the synapses that the spike reaches. For binary spikes p · E_AC · E[Ω_syn] = E_SNN for every p ≥ 1; for p > 1 and
-  several spikes in one value the equality is lost, because s^p ≠ s.
+* `"syn"`: c = ψ, the synapses that the spike reaches. For binary spikes p · E_AC · E[Ω_syn] = E_SNN for every p ≥ 1;
+  for p > 1 and several spikes in one value the equality is lost, because s^p ≠ s.
 * `"total"`: c = 1, every spike costs the same (Esser et al., 2016).
 * `"balance"`: c = 1/d_l, every layer costs the same (Pellegrini et al., 2021).
-* a function `layer → coefficients` of your own: a number or a tensor of the layer's map shape, for any metric that is a weighted sum of spikes.
+* a function `layer → coefficients` of your own: a number or a tensor of the layer's map shape, for any metric that is a
+  weighted sum of spikes. It is asked for relays too, which `layer.relay` tells.
 
 Relays (max pools) have no neurons: "total" and "balance" do not see them, "syn" reads ψ behind the pool.
 """
@@ -22,7 +23,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from picojoule.activity import Activity, summed_over_batch
+from picojoule.activity import Activity, precise, summed_over_batch
 from picojoule.errors import PicojouleError
 from picojoule.synapse import Layer, Synapses
 
@@ -39,8 +40,8 @@ _WEIGHTINGS: dict[Kind, Weighting] = {
 class Penalty:
     """Ω of the spikes in one `watch` block, a scalar to be added to the loss.
 
-    With `normalized=True` it is divided by T·Ω(1), its value if every neuron fired in every step: a number in [0, 1], comparable between
-    penalties and networks.
+    With `normalized=True` it is divided by T·Ω(1), its value if every neuron fired in every step: a number in [0, 1],
+    comparable between penalties and networks.
 
     >>> import picojoule as pj
     >>> net = pj.zoo.create("cnn7")
@@ -54,7 +55,8 @@ class Penalty:
     ) -> None:
         if not callable(kind) and kind not in _WEIGHTINGS:
             raise PicojouleError(
-                f"penalty kind {kind!r} is not known: choose one of {', '.join(map(repr, get_args(Kind)))}, or give a function layer -> coefficients"
+                f"penalty kind {kind!r} is not known: choose one of {', '.join(map(repr, get_args(Kind)))}, or give a "
+                "function layer -> coefficients"
             )
         if not (math.isfinite(p) and p >= 1):
             raise PicojouleError(f"p={p!r} is not allowed: a penalty needs a finite p of 1 or more")
@@ -64,8 +66,9 @@ class Penalty:
         self.normalized = normalized
         weighting = _WEIGHTINGS[kind] if isinstance(kind, str) else kind
         self._coefficients = {name: _coefficients(layer, weighting(layer)) for name, layer in synapses.items()}
-        self._coefficients = {name: c for name, c in self._coefficients.items() if bool((c != 0).any())}
-        self.at_one = math.fsum(c.sum().item() for c in self._coefficients.values()) / p
+        self._free = {name for name, c in self._coefficients.items() if not bool((c != 0).any())}
+        # Rounded once, at the end: the paper's totals are whole numbers though single ψ are fractions.
+        self.at_one = math.fsum(c for layer in self._coefficients.values() for c in layer.flatten().tolist()) / p
         """Ω(1): the penalty of one step in which every neuron fires."""
         if normalized and self.at_one <= 0:
             raise PicojouleError(
@@ -80,15 +83,19 @@ class Penalty:
         """Each layer's share of Ω; they add up to it."""
         values: dict[str, Tensor] = {}
         scale = 1 / (self.p * self.at_one * activity.steps) if self.normalized else 1 / self.p
-        for name in self._coefficients:
-            by_step = activity.spikes(name, self.synapses[name].shape)
-            coefficients = self._coefficients_on(by_step[0].device)[name]
-            values[name] = _Weighted.apply(coefficients, self.p, scale / max(len(by_step[0]), 1), *by_step)  # type: ignore[no-untyped-call]
+        emitted = activity.spikes({name: layer.shape for name, layer in self.synapses.items()})
+        for name, by_step in emitted.items():
+            device, samples, binary = by_step[0].device, max(len(by_step[0]), 1), activity.is_binary(name)
+            values[name] = (
+                torch.zeros((), device=device)
+                if name in self._free
+                else _Weighted.apply(self._coefficients_on(device)[name], self.p, scale / samples, binary, *by_step)  # type: ignore[no-untyped-call]
+            )
         return values
 
     def _coefficients_on(self, device: torch.device) -> dict[str, Tensor]:
         if device not in self._on_device:
-            self._on_device[device] = {name: c.to(device, _precise(device)) for name, c in self._coefficients.items()}
+            self._on_device[device] = {name: c.to(device, precise(device)) for name, c in self._coefficients.items()}
         return self._on_device[device]
 
     def __repr__(self) -> str:
@@ -96,17 +103,17 @@ class Penalty:
 
 
 class _Weighted(Function):
-    """scale · Σ_t Σ_b Σ_i c_i s^p. The sum over the batch comes first, so that ψ meets one map instead of a batch of them; the gradient
-    of p = 1 is one map too, seen by every sample."""
+    """scale · Σ_t Σ_b Σ_i c_i s^p. The sum over the batch comes first, so that ψ meets one map instead of a batch of
+    them; the gradient of p = 1 is one map too, seen by every sample."""
 
     @staticmethod
-    def forward(ctx: Any, coefficients: Tensor, p: float, scale: float, *by_step: Tensor) -> Tensor:
+    def forward(ctx: Any, coefficients: Tensor, p: float, scale: float, binary: bool, *by_step: Tensor) -> Tensor:
         ctx.p, ctx.scale = p, scale
         ctx.save_for_backward(coefficients, *by_step) if p != 1 else ctx.save_for_backward(coefficients)
         ctx.like = [(spikes.shape, spikes.dtype) for spikes in by_step]
         powers = [spikes if p == 1 else spikes.detach().float().pow(p) for spikes in by_step]
-        sums = sum((summed_over_batch(x) for x in powers[1:]), summed_over_batch(powers[0]))
-        return (sums.to(coefficients.dtype) * coefficients).sum().mul(scale).float()
+        sums = torch.stack([summed_over_batch(x, binary=binary) for x in powers]).to(coefficients.dtype).sum(0)
+        return (sums * coefficients).sum().mul(scale).float()
 
     @staticmethod
     @once_differentiable
@@ -116,21 +123,18 @@ class _Weighted(Function):
         grads = [one_map.to(dtype).expand(shape) for shape, dtype in ctx.like]
         if by_step:
             grads = [g * spikes.pow(ctx.p - 1) for g, spikes in zip(grads, by_step, strict=True)]
-        return None, None, None, *grads
+        return None, None, None, None, *grads
 
 
 def _coefficients(layer: Layer, weights: Tensor | float) -> Tensor:
     c = torch.as_tensor(weights, dtype=torch.float64).detach().cpu()
     if c.dim() and tuple(c.shape) != layer.shape:
         raise PicojouleError(
-            f"the weighting gives the layer {layer.name!r} coefficients of shape {tuple(c.shape)}, but its map has shape {layer.shape}"
+            f"the weighting gives the layer {layer.name!r} coefficients of shape {tuple(c.shape)}, but its map has "
+            f"shape {layer.shape}"
         )
     if not bool(torch.isfinite(c).all()) or bool((c < 0).any()):
         raise PicojouleError(
             f"the weighting gives the layer {layer.name!r} coefficients that are negative or not finite: they are costs"
         )
     return c.expand(layer.shape).contiguous()
-
-
-def _precise(device: torch.device) -> torch.dtype:
-    return torch.float32 if device.type == "mps" else torch.float64

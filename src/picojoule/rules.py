@@ -2,13 +2,15 @@
 
 Two kinds of operation matter between a spike and the neuron that receives it.
 
-* **Synaptic** operations (`SYNAPTIC`) multiply activations by weights. Their rule gives, for every element of the input,
-  the number of synapses that it feeds. A bias is not a synapse; a weight removed by a pruning mask is not one either.
+* **Synaptic** operations (`SYNAPTIC`) multiply activations by weights. Their rule gives, for every element of the
+  input, the number of synapses that it feeds. A bias is not a synapse; a weight removed by a pruning mask is not one
+  either.
 * **Passing** operations (`PASSING`) carry values on: pools, reshapes, sums, skips. Their rule computes an output whose
   derivative with respect to the input is the number of *connections*: 1 where the real derivative is 1/k² (an average
   pool), 1 where it is some learnt scale (batch norm), unchanged where the operation only moves or adds values.
 
-An operation in neither table is refused when it stands between a spike and a synapse. A further one is declared in one line:
+An operation in neither table is refused when it stands between a spike and a synapse. A further one is declared in one
+line:
 
 >>> from picojoule import rules
 >>> rules.declare_rule("hardtanh", rules.identity)  # each element passes on its own connections
@@ -61,13 +63,14 @@ class Call:
 
 
 PassingRule = Callable[[Call], Any]
-"""Gives the operation's output with connections as derivative, or `NotImplemented` where these arguments have no rule."""
+"""Gives the operation's output with connections as derivative, or `NotImplemented` where these arguments have no
+rule."""
 
 FanOut = Callable[[Call, Tensor, Tensor], Tensor]
 """(call, input, weights present as ones and zeros) → synapses fed by each element of the input, broadcastable to it."""
 
 
-# --------------------------------------------------------------------------------------------------------------- synaptic
+# ------------------------------------------------------------------------------------------------------------- synaptic
 
 
 def _per_element(count: Callable[[Tensor], Tensor], shape: Sequence[int]) -> Tensor:
@@ -126,16 +129,15 @@ def linear(call: Call, x: Tensor, present: Tensor) -> Tensor:
 
 def matrix_product(call: Call, x: Tensor, present: Tensor) -> Tensor:
     """x W or W x with a constant W of one or two axes (a linear layer written by hand)."""
-    if present.dim() == 1:
-        return present
     if present.dim() > 2:
         raise PicojouleError(
-            "a matrix product with a constant of more than two axes has no rule: write it as nn.Linear, one call for each matrix"
+            "a matrix product with a constant of more than two axes has no rule: write it as nn.Linear, one call for "
+            "each matrix"
         )
-    if call.argument(0, "input") is not x:
-        weights = present.sum(0)  # W x
-        return weights.unsqueeze(-1) if x.dim() > 1 else weights
-    return present.sum(1)
+    if call.argument(0, "input") is x:
+        return present.sum(1) if present.dim() == 2 else present
+    weights = present.sum(0) if present.dim() == 2 else present  # W x
+    return weights.unsqueeze(-1) if x.dim() > 1 else weights
 
 
 SYNAPTIC: dict[str, FanOut] = {
@@ -150,15 +152,32 @@ SYNAPTIC: dict[str, FanOut] = {
     "conv_transpose3d": transposed_convolution,
 }
 
+EITHER_SIDE = frozenset(["matmul", "mm"])
+"""Synaptic operations whose weights may stand on the left."""
+
 UNCOUNTED = frozenset(
-    "addbmm addmm addmv addr baddbmm bilinear bmm chain_matmul dot einsum embedding_bag gru gru_cell inner kron lstm lstm_cell "
-    "multi_dot multi_head_attention_forward mv outer rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell "
+    "addbmm addmm addmv addr baddbmm bilinear bmm chain_matmul dot einsum embedding_bag gru gru_cell inner kron lstm "
+    "lstm_cell multi_dot multi_head_attention_forward mv outer rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell "
     "scaled_dot_product_attention tensordot vdot _native_multi_head_attention _transformer_encoder_layer_fwd".split()
 )
-"""Products that cost operations but have no rule: refused wherever they touch an activation, even when nothing follows them."""
+"""Products that cost operations but have no rule: refused wherever they touch an activation, even when nothing follows
+them."""
+
+KERNELS = frozenset(
+    "_addmm_activation _cdist_forward _conv_depthwise2d _convolution _cudnn_rnn _embedding_bag "
+    "_embedding_bag_forward_only _int_mm _scaled_dot_product_cudnn_attention _scaled_dot_product_efficient_attention "
+    "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
+    "_scaled_dot_product_fused_attention_overrideable _scaled_mm _slow_conv2d_forward _sparse_addmm _sparse_mm "
+    "_thnn_fused_gru_cell _thnn_fused_lstm_cell _trilinear conv_depthwise3d conv_tbc convolution "
+    "convolution_overrideable cudnn_convolution cudnn_convolution_transpose ger linalg_matmul linalg_vecdot "
+    "miopen_convolution miopen_rnn mkldnn_convolution mkldnn_linear mkldnn_rnn_layer slow_conv3d_forward "
+    "slow_conv_dilated2d slow_conv_dilated3d slow_conv_transpose2d slow_conv_transpose3d thnn_conv2d".split()
+)
+"""The same products as PyTorch's kernels name them: how one is noticed that was called past the tables (TorchScript,
+`torch.ops`)."""
 
 
-# ---------------------------------------------------------------------------------------------------------------- passing
+# -------------------------------------------------------------------------------------------------------------- passing
 
 
 def identity(call: Call) -> Any:
@@ -170,10 +189,17 @@ def identity(call: Call) -> Any:
     return x if call.in_place else x.clone()
 
 
+def aliased(call: Call) -> Any:
+    """Another name for the same memory, whose gradient the operation would cut: a detached spike still costs."""
+    x: Tensor = call.args[0]
+    return x if call.in_place else x.view_as(x)
+
+
 def natural(call: Call) -> Any:
     """The operation moves, copies, drops or adds elements: its own derivative counts connections."""
     x = call.argument(0, "input")
-    if not call.is_activation(x) or any(map(call.is_activation, [*call.args[1:], *call.kwargs.values()])):
+    others = [*call.args[1:], *(value for key, value in call.kwargs.items() if key != "input")]
+    if not call.is_activation(x) or any(map(call.is_activation, others)):
         return NotImplemented
     return call.run(*call.args, **call.kwargs)
 
@@ -191,8 +217,23 @@ def assignment(call: Call) -> Any:
     index = call.args[1] if isinstance(call.args[1], tuple) else (call.args[1],)
     if any(map(call.is_activation, index)):
         return NotImplemented
-    value = call.args[2] if call.is_activation(call.args[2]) else 0
-    return call.run(call.args[0], call.args[1], value)
+    target, position, value = call.args
+    _forget_constant(call, target)
+    return call.run(target, position, value if call.is_activation(value) else 0)
+
+
+def copied(call: Call) -> Any:
+    """x.copy_(y)."""
+    target, value = call.argument(0, "input"), call.argument(1, "src")
+    _forget_constant(call, target)
+    return target.copy_(value if call.is_activation(value) else torch.zeros_like(value))
+
+
+def _forget_constant(call: Call, target: Tensor) -> None:
+    """A constant that activations are written into keeps no number that would look like one of them."""
+    if not call.is_activation(target):
+        with torch.no_grad():
+            target.zero_()
 
 
 def joined(call: Call) -> Any:
@@ -215,20 +256,26 @@ def added(call: Call) -> Any:
 def added_in_place(call: Call) -> Any:
     """a += b, a −= b."""
     target, other = call.argument(0, "input"), call.argument(1, "other")
+    _forget_constant(call, target)
     return target.add_(other) if call.is_activation(other) else target
 
 
 def scaled(call: Call) -> Any:
-    """x·c, x/c with a constant c: the same connections, broadcast to the shape of the result."""
+    """x·c, x/c with a constant c: each element passes on its own connections."""
     first, second = call.argument(0, "input"), call.argument(1, "other")
     if call.is_activation(first) and call.is_activation(second):
         return NotImplemented
     x, constant = (first, second) if call.is_activation(first) else (second, first)
-    if x is second and "div" in call.function.__name__:
-        return NotImplemented  # c / x is no scaling
-    if call.in_place:
-        return x
-    return torch.broadcast_tensors(x, constant)[0].clone() if isinstance(constant, Tensor) else x.clone()
+    if x is second and (call.in_place or "div" in call.function.__name__):
+        return NotImplemented  # c / x is no scaling, and c *= x writes spikes into a constant
+    if isinstance(constant, Tensor) and torch.broadcast_shapes(x.shape, constant.shape) != x.shape:
+        if x.requires_grad:
+            raise PicojouleError(
+                f"multiplies each spike by several constants (shape {tuple(x.shape)} times {tuple(constant.shape)}), "
+                "which are synapses written by hand; write them with nn.Linear or a convolution"
+            )
+        return NotImplemented
+    return x if call.in_place else x.clone()
 
 
 def cast(call: Call) -> Any:
@@ -290,37 +337,65 @@ def adaptive_average_pool(call: Call) -> Any:
     return pooled
 
 
+SCALING = tuple("mul multiply div divide true_divide mul_ multiply_ div_ divide_ true_divide_".split())
 PASSING: dict[str, PassingRule] = {
     **dict.fromkeys(
-        "alpha_dropout batch_norm detach detach_ data dropout dropout1d dropout2d dropout3d dropout_ feature_alpha_dropout "
-        "feature_dropout neg neg_ positive requires_grad_".split(),
+        "alpha_dropout batch_norm dropout dropout1d dropout2d dropout3d dropout_ feature_alpha_dropout "
+        "feature_dropout neg neg_".split(),
         identity,
     ),
+    **dict.fromkeys("data detach detach_ positive requires_grad_".split(), aliased),
     **dict.fromkeys(
-        "T adjoint broadcast_to channel_shuffle chunk clone contiguous diagonal expand expand_as flatten flip fliplr flipud "
-        "fold hsplit index_select mT movedim moveaxis narrow permute pixel_shuffle pixel_unshuffle ravel repeat "
-        "repeat_interleave reshape reshape_as roll rot90 select split split_with_sizes squeeze squeeze_ sum swapaxes swapdims t "
-        "tensor_split tile transpose unbind unflatten unfold unsqueeze unsqueeze_ view view_as vsplit".split(),
+        "T adjoint broadcast_to channel_shuffle chunk clone contiguous diagonal expand expand_as flatten flip fliplr "
+        "flipud fold hsplit index_select mT movedim moveaxis narrow permute pixel_shuffle pixel_unshuffle ravel "
+        "repeat repeat_interleave reshape reshape_as roll rot90 select split split_with_sizes squeeze squeeze_ sum "
+        "swapaxes swapdims t tensor_split tile transpose unbind unflatten unfold unsqueeze unsqueeze_ view view_as "
+        "vsplit".split(),
         natural,
     ),
     **dict.fromkeys("cat concat concatenate dstack hstack stack vstack".split(), joined),
     **dict.fromkeys("add subtract sub rsub __rsub__".split(), added),
     **dict.fromkeys("add_ sub_ subtract_".split(), added_in_place),
-    **dict.fromkeys("mul multiply div divide true_divide mul_ multiply_ div_ divide_ true_divide_".split(), scaled),
+    **dict.fromkeys(SCALING, scaled),
     **dict.fromkeys("bfloat16 cpu cuda double float half to type type_as".split(), cast),
     **dict.fromkeys("avg_pool1d avg_pool2d avg_pool3d".split(), average_pool),
     **dict.fromkeys("adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d".split(), adaptive_average_pool),
     "__getitem__": indexing,
     "__setitem__": assignment,
+    "copy_": copied,
     "interpolate": upsampled,
     "mean": mean,
     "pad": padded,
 }
 
 CREATING = frozenset(
-    "empty_like full_like new_empty new_full new_ones new_tensor new_zeros ones_like rand_like randint_like randn_like zeros_like".split()
+    "empty_like full_like new_empty new_full new_ones new_zeros ones_like rand_like randint_like randn_like "
+    "zeros_like".split()
 )
 """Operations that take only the shape of their argument: the result is a constant."""
+
+SHAPED_BY = frozenset("expand_as reshape_as type_as view_as".split())
+"""Operations that take only the shape (or dtype) of their second argument."""
+
+READING = frozenset(
+    "__bool__ __complex__ __contains__ __float__ __index__ __int__ allclose equal is_nonzero item numpy tolist".split()
+)
+"""Operations that hand a value to Python, where it can decide what runs next."""
+
+_COUNT_KEEPING = frozenset(
+    name
+    for name, rule in PASSING.items()
+    if rule in (aliased, assignment, cast, copied, indexing, joined, natural, padded, upsampled) or "dropout" in name
+)
+
+
+def keeps_counts(name: str, call: Call) -> bool:
+    """Whether whole numbers of spikes stay whole numbers of spikes, so that a max pool may still relay them."""
+    if name in ("add", "add_"):
+        operands = call.argument(0, "input"), call.argument(1, "other")
+        return all(map(call.is_activation, operands)) and call.kwargs.get("alpha", 1) == 1
+    return name in _COUNT_KEEPING
+
 
 REMEDIES: dict[str, str] = {
     **dict.fromkeys(
@@ -334,7 +409,10 @@ REMEDIES: dict[str, str] = {
         "picojoule.declare_rule(name, picojoule.rules.identity) if each element keeps its connections",
     ),
 }
-DEFAULT_REMEDY = "move it in front of a spiking layer, or give it a rule in one line: picojoule.declare_rule(name, picojoule.rules.identity)"
+DEFAULT_REMEDY = (
+    "move it in front of a spiking layer, or give it a rule in one line: picojoule.declare_rule(name, "
+    "picojoule.rules.identity)"
+)
 
 
 def declare_rule(name: str, rule: PassingRule) -> None:

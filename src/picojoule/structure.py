@@ -1,69 +1,61 @@
 """The structural pass: one forward pass of the model on connections instead of numbers.
 
 Every operation that the model calls, as a module or as a function, is intercepted (`torch.overrides.TorchFunctionMode`)
-and its tensors are tagged by where they come from: spikes, the network's input, the currents behind synapses, constants.
-Spiking layers emit fresh leaves of value 0 that require a gradient, the input is all ones, and the graph is cut behind
-each layer of synapses. So
+and its tensors are tagged by where they come from: spikes, the network's input, the currents behind synapses,
+constants. Spiking layers emit fresh leaves of value 0 that require a gradient, the input is all ones, and the graph is
+cut behind each layer of synapses. So
 
-* the gradient of Σ_synaptic Σ x·n(x), with n the fan-out rule of `rules`, is at each neuron the number of synapses ψ that
-  its spike reaches, through pools, skips and reshapes;
+* the gradient of Σ_synaptic Σ x·n(x), with n the fan-out rule of `rules`, is at each neuron the number of synapses ψ
+  that its spike reaches, through pools, skips and reshapes;
 * an element of value > 0 in front of a synapse comes from the input: those are the encoder's multiply-accumulates.
 
-A tensor without a tag was made by code that cannot be seen (TorchScript, a C++ extension). Nothing of unknown origin, and
-nothing that passed an operation without a rule, may reach a synapse: it is refused by name.
+A tensor without a tag was made by code that cannot be seen (TorchScript, a C++ extension). Nothing of unknown origin,
+and nothing that passed an operation without a rule, may reach a synapse: it is refused by name. Memory that is written
+in place carries what was written under all its names (views). Below the operations, the kernels are watched too, so
+that a product that was called past the tables is refused instead of lost.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.prune import BasePruningMethod
+from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from picojoule.activity import first_output, is_relay, replace_first_output, spiking_modules
 from picojoule.errors import PicojouleError
-from picojoule.rules import CREATING, DEFAULT_REMEDY, PASSING, REMEDIES, SYNAPTIC, UNCOUNTED, Call, Psi
-
-
-class Source(enum.Flag):
-    """What a tensor carries; a sum of two tensors carries both."""
-
-    CONSTANT = enum.auto()
-    INPUT = enum.auto()
-    SPIKES = enum.auto()
-    CURRENT = enum.auto()
-    """Behind synapses, not yet through a neuron."""
-    OPAQUE = enum.auto()
-    """Spikes that went through an operation without a rule."""
-    UNSEEN = enum.auto()
-    """Made by code that cannot be intercepted, or a tensor that the model holds outside its parameters and buffers."""
-
-
-ACTIVATION = Source.SPIKES | Source.INPUT
-
-
-@dataclass(frozen=True)
-class Tag:
-    source: Source
-    blame: str = ""
-    """For currents and opaque values: what made them, in words for an error message."""
-
-
-UNKNOWN = Tag(Source.UNSEEN)
+from picojoule.provenance import ACTIVATION, INERT, PRUNED, Origins, Source, Tag, pruned_tensors
+from picojoule.rules import (
+    CREATING,
+    DEFAULT_REMEDY,
+    EITHER_SIDE,
+    KERNELS,
+    PASSING,
+    READING,
+    REMEDIES,
+    SCALING,
+    SHAPED_BY,
+    SYNAPTIC,
+    UNCOUNTED,
+    Call,
+    Psi,
+    keeps_counts,
+)
 
 
 @dataclass
 class SynapticCall:
     """The multiply-accumulates of one call of a synaptic operation, for everything and for the analog inputs alone."""
 
-    module: str
+    place: tuple[object, ...]
+    """The same for every call of one synaptic layer."""
     macs: int
     analog_macs: int
 
@@ -78,6 +70,8 @@ class Recording:
     calls: list[SynapticCall] = field(default_factory=list)
     reached: list[Tensor] = field(default_factory=list)
     """Σ x·n of each synaptic call that spikes feed."""
+    refusal: PicojouleError | None = None
+    """Kept, because a model (or TorchScript) may catch the error and go on."""
 
 
 class StructuralPass(TorchFunctionMode):
@@ -87,65 +81,84 @@ class StructuralPass(TorchFunctionMode):
         super().__init__()
         self.recording = Recording()
         self._psi = psi
-        self._tags: dict[int, tuple[Tensor, Tag]] = {}
         self._path: list[str] = []
         self._inside: list[str] = []
         """Spiking layers and relays that are running now: what happens inside them is their own affair."""
+        self._sanctioned = 0
+        """Above 0 while products may run: those of constants, and those that are being counted."""
+        self._dtype = torch.get_default_dtype()
         self._model = model
-        self._pruned = [
-            (module, hook._tensor_name)
-            for module in model.modules()
-            for hook in module._forward_pre_hooks.values()
-            if isinstance(hook, BasePruningMethod)
-        ]
-        for tensor in (*model.parameters(), *model.buffers()):
-            self._put(tensor, Tag(Source.CONSTANT))
+        self._pruned = pruned_tensors(model)
+        self._origins = Origins(model, self._pruned)
 
     # ------------------------------------------------------------------------------------------------------------- tags
 
-    def _put(self, tensor: Tensor, tag: Tag) -> None:
-        self._tags[id(tensor)] = (tensor, tag)  # the reference keeps the id from being used again
-
-    def _get(self, tensor: Tensor) -> Tag:
-        entry = self._tags.get(id(tensor))
-        return entry[1] if entry is not None else UNKNOWN
-
-    def _joint(self, values: Any) -> Tag:
-        """The tag of everything in a nest of values together."""
-        source, blame = Source(0), ""
-        for leaf in tree_leaves(values):
+    def _tagged(self, out: Any, tag: Tag) -> Any:
+        for leaf in tree_leaves(out):
             if isinstance(leaf, Tensor):
-                tag = self._get(leaf)
-                if tag.blame and (not blame or tag.source & Source.OPAQUE):
-                    blame = tag.blame
-                source |= tag.source
-        return Tag(source, blame)
+                if tag.source & Source.SPIKES and leaf.dtype in (torch.float16, torch.bfloat16):
+                    self.refuse(
+                        f"spikes are written into a {leaf.dtype} tensor {self._where()}, where counts above 256 would "
+                        "be rounded; trace the model in float32"
+                    )
+                self._origins.put(leaf, tag)
+        return out
 
-    def _is_activation(self, value: Any) -> bool:
-        return bool(self._joint(value).source & ~Source.CONSTANT)
+    def _overwritten(self, target: Any, tag: Tag) -> None:
+        self._tagged(target, tag)
+        self._origins.overwrite(target, tag)
 
     def emit_input(self, example: Any) -> Any:
         """The example with ones in place of its numbers (indices and masks keep theirs)."""
 
         def ones(tensor: Tensor) -> Tensor:
-            emitted = torch.ones_like(tensor) if tensor.is_floating_point() else tensor.clone()
-            self._put(emitted, Tag(Source.INPUT))
+            with torch.inference_mode(False):
+                emitted = torch.ones_like(tensor) if tensor.is_floating_point() else tensor.clone()
+            self._origins.put(emitted, Tag(Source.INPUT))
             return emitted
 
         return tree_map_only(Tensor, ones, example)
 
     def _emit_spikes(self, name: str, like: Tensor) -> Tensor:
-        with torch.inference_mode(False), torch.enable_grad():
+        with self._counting():
             # float64, so that counts stay exact however the paths branch and join; not every device has it.
             dtype = torch.float32 if like.device.type == "mps" else torch.float64
-            leaf = torch.zeros(like.shape, dtype=dtype, device=like.device, requires_grad=True)
+            leaf = torch.zeros_like(like, dtype=dtype, requires_grad=True)
             self.recording.leaves.setdefault(name, []).append(leaf)
+            self._dtype = like.dtype
             emitted = leaf.clone()  # what the model gets may be written to in place
-        self._put(emitted, Tag(Source.SPIKES))
+        self._origins.put(emitted, Tag(Source.SPIKES))
         return emitted
+
+    def _as_emitted(self, tensor: Tensor) -> Tensor:
+        """Spikes in the dtype that the model gave them, for operations that insist on it."""
+        return tensor.to(self._dtype) if self._origins.get(tensor).source & Source.SPIKES else tensor
 
     def _where(self) -> str:
         return f"in module {self._path[-1]!r}" if self._path and self._path[-1] else "in the model's forward pass"
+
+    def refuse(self, message: str) -> NoReturn:
+        self.recording.refusal = PicojouleError(message)
+        raise self.recording.refusal
+
+    @contextmanager
+    def _sanctioning(self) -> Iterator[None]:
+        self._sanctioned += 1
+        try:
+            yield
+        finally:
+            self._sanctioned -= 1
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Derivatives are connections here, whatever the model has switched off or (checkpointing) put off."""
+        with (
+            self._sanctioning(),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor),
+        ):
+            yield
 
     # ------------------------------------------------------------------------------------------------------- operations
 
@@ -154,121 +167,224 @@ class StructuralPass(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = _name(func)
-        tag = self._joint((args, kwargs))
-        active = bool(tag.source & ~Source.CONSTANT)
+        if name in SHAPED_BY and len(args) == 2 and isinstance(args[1], Tensor):
+            args = (args[0], torch.empty_like(args[1]))
+            self._origins.put(args[1], Tag(Source.CONSTANT))
+        tag = self._origins.joint((args, kwargs))
+        target = (args[0] if args else kwargs.get("input")) if _writes(name) else None
+        active = bool(tag.source & ~INERT)
         if self._inside:
-            if active and (name in SYNAPTIC or name in UNCOUNTED):
-                raise PicojouleError(
-                    f"the spiking layer {self._inside[-1]!r} multiplies by weights inside itself ({name}): recurrent synapses "
-                    "are not counted; use a neuron without recurrent weights, or put them into a module beside it"
-                )
-            return func(*args, **kwargs)
-        if not active or name in CREATING:
-            return self._tagged(func(*args, **kwargs), Tag(Source.CONSTANT))
-        if name == "__bool__" and tag.source & (ACTIVATION | Source.OPAQUE):
-            raise PicojouleError(
-                f"the forward pass branches on the value of an activation {self._where()}, so its synapses depend on the data "
-                "and cannot be counted; make the branch depend on shapes or settings instead"
-            )
+            return self._own_affair(name, func, args, kwargs, target, active)
+        if not active:
+            return self._constants(name, func, args, kwargs, target, tag)
+        if name in CREATING and not self._origins.is_activation(
+            (args[1:], {k: v for k, v in kwargs.items() if k != "input"})
+        ):
+            return self._tagged(self._plain(func, args, kwargs, None), Tag(Source.CONSTANT))
+        self._refuse_operation(name, func, kwargs)
+        if name == "register_hook":  # it would act on the connections; the handle is all that the model gets
+            return func(torch.zeros((), requires_grad=True), *args[1:], **kwargs)
         if name in SYNAPTIC:
             return self._synapses(name, func, args, kwargs)
-        if name in UNCOUNTED:
-            raise PicojouleError(
-                f"{name} {self._where()} multiplies activations in a way that picojoule cannot count; "
-                "write it with nn.Linear or a convolution, or leave this part out of the traced model"
-            )
-        if tag.source & ACTIVATION and name in PASSING:
-            with torch.inference_mode(False), torch.enable_grad():
-                out = PASSING[name](Call(func, args, kwargs, self._psi, self._is_activation))
+        if name in SCALING and any(map(self._is_matrix, (*args, *kwargs.values()))):
+            self._refuse_product(name)  # a linear layer written as product and sum
+        if tag.source & ACTIVATION and name in PASSING and not self._takes_indices((args, kwargs)):
+            call = Call(func, args, kwargs, self._psi, self._origins.is_activation)
+            try:
+                with self._counting():
+                    out = PASSING[name](call)
+            except PicojouleError as error:
+                self.refuse(f"{name} {self._where()} {error}")
             if out is not NotImplemented:
-                changed = args[0] if name == "__setitem__" else out
-                self._tagged(changed, tag)
-                return out
-        with torch.no_grad():
-            out = func(*args, **kwargs)
-        if tag.source & Source.SPIKES:
-            return self._tagged(
-                out, Tag(Source.OPAQUE, tag.blame if tag.source & Source.OPAQUE else f"{name} {self._where()}")
-            )
-        if tag.source in (Source.INPUT, Source.INPUT | Source.CONSTANT):
+                if tag.source & Source.SPIKES and not keeps_counts(name, call):
+                    tag |= Tag(Source.SCALED)
+                self._overwritten(target, tag)
+                return self._tagged(out, tag)
+        try:
+            out = self._plain(func, args, kwargs, target)
+        except Exception:
+            if self.recording.refusal or not tag.source & Source.SPIKES or target is not None:
+                raise
+            args, kwargs = tree_map_only(Tensor, self._as_emitted, (args, kwargs))
+            out = self._plain(func, args, kwargs, target)
+        if tag.source & (Source.SPIKES | Source.OPAQUE):
+            source = Source.OPAQUE | tag.source & Source.WEIGHT
+            opaque = Tag(source, tag.blame, tag.remedy)
+            if not tag.source & Source.OPAQUE:
+                opaque = Tag(source, f"{name} {self._where()}", REMEDIES.get(name, DEFAULT_REMEDY))
+            if tag.source & Source.UNSEEN and name in PASSING:
+                blame = f"{name} with a tensor that is no buffer of the model {self._where()}"
+                opaque = Tag(source, blame, "register that tensor as a buffer")
+            tag = opaque
+        elif tag.source & ~INERT == Source.INPUT:
             # Anything done to pixels leaves pixels: an analog value everywhere.
-            out = tree_map_only(Tensor, lambda t: torch.ones_like(t) if t.is_floating_point() else t, out)
+            for leaf in tree_leaves((out, target)):
+                if isinstance(leaf, Tensor) and leaf.is_floating_point():
+                    leaf.fill_(1)
+        self._overwritten(target, tag)
         return self._tagged(out, tag)
 
-    def _tagged(self, out: Any, tag: Tag) -> Any:
-        for leaf in tree_leaves(out):
-            if isinstance(leaf, Tensor):
-                if tag.source & Source.SPIKES and leaf.dtype in (torch.float16, torch.bfloat16):
-                    raise PicojouleError(
-                        f"spikes are written into a {leaf.dtype} tensor {self._where()}, where counts above 256 would be "
-                        "rounded; trace the model in float32"
-                    )
-                self._put(leaf, tag)
-        return out
+    def _plain(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], target: Any) -> Any:
+        """The operation itself. Views are made with gradients on, so that spikes may be written into them; writing
+        happens with gradients off, so that nothing becomes part of a graph."""
+        tracked = not any(isinstance(leaf, Tensor) and leaf.is_inference() for leaf in tree_leaves((args, kwargs)))
+        with torch.inference_mode(False), torch.set_grad_enabled(target is None and tracked):
+            return func(*args, **kwargs)
+
+    def _constants(
+        self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], target: Any, tag: Tag
+    ) -> Any:
+        if name in SYNAPTIC and ".parametrizations." not in f".{self._path[-1] if self._path else ''}.":
+            first, second = (bool(self._origins.get(t).source & Source.WEIGHT) for t in _operands(args, kwargs))
+            if second > first or (first > second and name in EITHER_SIDE):
+                self.refuse(
+                    f"{name} {self._where()} is fed by a constant, not by the input or spikes; if this is the first "
+                    "value of a recurrent state, its synapses cannot be counted: leave the recurrence out; else "
+                    "compute the constant beforehand"
+                )
+        with self._sanctioning():
+            out = self._plain(func, args, kwargs, target)
+        return self._tagged(out, Tag(tag.source | Source.CONSTANT, tag.blame))
+
+    def _own_affair(
+        self,
+        name: str,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        target: Any,
+        active: bool,
+    ) -> Any:
+        """An operation inside a spiking layer or a relay."""
+        if not active:
+            with self._sanctioning():
+                return self._tagged(self._plain(func, args, kwargs, target), Tag(Source.CONSTANT))
+        if name in SYNAPTIC or name in UNCOUNTED:
+            self._refuse_product(name)
+        out = self._plain(func, args, kwargs, target)
+        state = Tag(Source.CURRENT, f"the state of {self._inside[0]!r}")
+        self._overwritten(target, state)
+        return self._tagged(out, state)
+
+    def _refuse_operation(self, name: str, func: Callable[..., Any], kwargs: dict[str, Any]) -> None:
+        here = f"{name} {self._where()}"
+        if name in READING:
+            self.refuse(
+                f"the forward pass reads the value of an activation ({here}), so what it runs may depend on the data "
+                "and its synapses cannot be counted; let it depend on shapes or settings instead"
+            )
+        if name in UNCOUNTED:
+            self._refuse_product(name)
+        if kwargs.get("out") is not None:
+            self.refuse(f"{here} writes its result into out=; write y = {name}(...) instead")
+        if name == "__set__" and getattr(getattr(func, "__self__", None), "__name__", "") == "data":
+            self.refuse(
+                f"an activation is written to .data {self._where()}, past autograd; use x.copy_(y) or a new tensor"
+            )
+
+    def _refuse_product(self, name: str) -> NoReturn:
+        if self._inside:
+            self.refuse(
+                f"the spiking layer {self._inside[0]!r} multiplies by weights inside itself ({name}): recurrent "
+                "synapses are not counted; use a neuron without recurrent weights, or put them into a module beside "
+                "it"
+            )
+        self.refuse(
+            f"{name} {self._where()} multiplies activations in a way that picojoule cannot count; "
+            "write it with nn.Linear or a convolution, or leave this part out of the traced model"
+        )
+
+    def check_output(self, output: Any) -> None:
+        """An operation without a rule may end a model (a vote, a softmax), unless weights take part in it."""
+        tag = self._origins.joint(output)
+        if tag.source & Source.OPAQUE and tag.source & Source.WEIGHT:
+            self.refuse(
+                f"{tag.blame} has no rule and stands between spikes and the model's output together with weights, so "
+                f"what it costs is unknown: {tag.remedy}"
+            )
+
+    def ran_kernel(self, name: str) -> None:
+        """Called for every kernel of PyTorch that runs: a product that no table has seen is refused."""
+        if not self._sanctioned and (name in KERNELS or name in SYNAPTIC or name in UNCOUNTED):
+            self._refuse_product(name)
+
+    def _is_matrix(self, value: Any) -> bool:
+        """Whether a value is a constant made of parameters with more than a number for each channel."""
+        if not isinstance(value, Tensor) or sum(size > 1 for size in value.shape) < 2:
+            return False
+        source = self._origins.get(value).source
+        return bool(source & Source.WEIGHT) and not source & ~INERT
+
+    def _takes_indices(self, values: Any) -> bool:
+        """Whole numbers of the example may be anything: pixels, indices, masks. They have no connections yet."""
+        return any(
+            isinstance(leaf, Tensor) and not leaf.is_floating_point() and self._origins.get(leaf).source & Source.INPUT
+            for leaf in tree_leaves(values)
+        )
 
     # --------------------------------------------------------------------------------------------------------- synapses
 
     def _synapses(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        first, second = _operands(args, kwargs)
-        x, weight = (second, first) if self._only_constant(first) else (first, second)
-        if self._get(weight) is UNKNOWN:
-            raise PicojouleError(
-                f"the weight of {name} {self._where()} is neither a parameter nor a buffer of the model; register it as one"
+        x, weight = _operands(args, kwargs)
+        if name in EITHER_SIDE and not self._origins.is_activation(x):
+            x, weight = weight, x
+        known = self._origins.get(weight)
+        if known.source & Source.UNSEEN:
+            self.refuse(
+                f"the weight of {name} {self._where()} is neither a parameter nor a buffer of the model; register it "
+                "as one"
             )
-        if not self._only_constant(weight):
-            raise PicojouleError(
+        if known.source & ~INERT:
+            self.refuse(
                 f"{name} {self._where()} multiplies two activations (as attention does), which has no fixed number of "
                 "synapses; only products with weights can be counted, so leave this part out of the traced model"
             )
-        tag = self._get(x)
+        tag = self._origins.get(x)
         self._refuse_uncountable(name, tag)
-        mask = self._mask(weight)
-        present = (
-            torch.ones(weight.shape, dtype=torch.float64)
-            if mask is None
-            else mask.detach().cpu().double().ne(0).double()
-        )
-        call = Call(func, args, kwargs, self._psi, self._is_activation)
-        with torch.inference_mode(False), torch.enable_grad():
-            fan_out = SYNAPTIC[name](call, x, present).detach().to(x.device, _wide(x))
+        call = Call(func, args, kwargs, self._psi, self._origins.is_activation)
+        with self._counting():
+            try:
+                fan_out = SYNAPTIC[name](call, x, self._present(name, weight)).detach().to(x.device, _wide(x))
+            except PicojouleError as error:
+                self.refuse(f"{name} {self._where()} {error}")
             if tag.source & Source.SPIKES:
                 self.recording.reached.append((x * fan_out).sum())
             everywhere = fan_out.expand(x.shape).double()
             analog = everywhere * (x.detach() > 0) if tag.source & Source.INPUT else everywhere.new_zeros(())
-        self.recording.calls.append(
-            SynapticCall(
-                self._path[-1] if self._path else "", round(everywhere.sum().item()), round(analog.sum().item())
-            )
-        )
-        shape = func(*tree_map_only(Tensor, _shadow, args), **tree_map_only(Tensor, _shadow, kwargs)).shape
-        currents = torch.ones(shape, dtype=weight.dtype, device=x.device)
+            like = func(*tree_map_only(Tensor, _shadow, args), **tree_map_only(Tensor, _shadow, kwargs))
+            currents = torch.ones_like(like, dtype=weight.dtype, device=x.device)
+        place = (self._path[-1] if self._path else "", name, weight.shape)
+        self.recording.calls.append(SynapticCall(place, round(everywhere.sum().item()), round(analog.sum().item())))
         return self._tagged(currents, Tag(Source.CURRENT, f"{name} {self._where()}"))
-
-    def _only_constant(self, tensor: Tensor) -> bool:
-        return self._get(tensor).source == Source.CONSTANT
 
     def _refuse_uncountable(self, name: str, tag: Tag) -> None:
         here = f"{name} {self._where()}"
-        if tag.source & Source.UNSEEN:
-            raise PicojouleError(
-                f"{here} is fed by a tensor whose origin cannot be seen (a neuron called as a bare function, TorchScript, or a "
-                "tensor that is no buffer); make the neuron an nn.Module and declare it with picojoule.declare_spiking, or "
-                "register the tensor as a buffer"
-            )
         if tag.source & Source.OPAQUE:
-            raise PicojouleError(f"{tag.blame} has no rule and stands between spikes and {here}: {_remedy(tag)}")
+            self.refuse(f"{tag.blame} has no rule and stands between spikes and {here}: {tag.remedy}")
+        if tag.source & Source.UNSEEN:
+            self.refuse(
+                f"{here} is fed by a tensor whose origin cannot be seen (a neuron called as a bare function, "
+                "TorchScript, or a tensor that is no buffer); make the neuron an nn.Module and declare it with "
+                "picojoule.declare_spiking, or register the tensor as a buffer"
+            )
         if tag.source & Source.CURRENT:
-            raise PicojouleError(
-                f"{here} is fed by {tag.blame} with no spiking layer between them; put a spiking layer there, or declare the "
-                "module that fires as one with picojoule.declare_spiking"
+            self.refuse(
+                f"{here} is fed by {tag.blame} with no spiking layer between them; put a spiking layer there, or "
+                "declare the module that fires as one with picojoule.declare_spiking"
             )
 
-    def _mask(self, weight: Tensor) -> Tensor | None:
+    def _present(self, name: str, weight: Tensor) -> Tensor:
+        """The weights as ones, with zeros where a pruning mask took them away."""
         for module, tensor_name in self._pruned:
             if getattr(module, tensor_name, None) is weight:
                 mask: Tensor = getattr(module, f"{tensor_name}_mask")
-                return mask
-        return None
+                return mask.detach().cpu().ne(0).double()
+        if self._origins.get(weight).blame == PRUNED:
+            self.refuse(
+                f"the weight of {name} {self._where()} is made from a pruned one, so it cannot be known which "
+                "synapses are left; use the pruned weight as it is"
+            )
+        return torch.ones(weight.shape, dtype=torch.float64, device="cpu")
 
     # ---------------------------------------------------------------------------------------------------------- modules
 
@@ -279,11 +395,19 @@ class StructuralPass(TorchFunctionMode):
         handles = []
         try:
             for name, module in self._model.named_modules():
+                if isinstance(module, torch.jit.ScriptModule):  # takes no hooks; the products in it are noticed
+                    if id(module) in spiking:
+                        self.refuse(
+                            f"the spiking layer {name!r} is TorchScript, which cannot be followed: trace the model "
+                            "before"
+                        )
+                    continue
                 stands_in = id(module) in spiking or is_relay(module)
                 enter, leave = self._hooks(name, stands_in, spiking=id(module) in spiking)
                 handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
                 handles.append(module.register_forward_hook(leave, with_kwargs=True))
-            yield
+            with _Kernels(self):
+                yield
         finally:
             for handle in handles:
                 handle.remove()
@@ -291,6 +415,8 @@ class StructuralPass(TorchFunctionMode):
     def _hooks(self, name: str, stands_in: bool, *, spiking: bool) -> tuple[Callable[..., None], Callable[..., Any]]:
         def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
             self._path.append(name)
+            if isinstance(module, nn.RNNBase) and self._origins.is_activation((args, kwargs)):
+                self._refuse_product(module.mode.lower())
             if stands_in:
                 if not self._inside:
                     self._check_arrivals(name, (args, kwargs))
@@ -303,48 +429,60 @@ class StructuralPass(TorchFunctionMode):
             self._inside.pop()
             if self._inside:
                 return output
-            return self._fired(name, output) if spiking else self._relayed(name, (args, kwargs), output)
+            return self._fired(module, name, output) if spiking else self._relayed(name, (args, kwargs), output)
 
         return enter, leave
 
     def _check_arrivals(self, name: str, arrivals: Any) -> None:
-        for leaf in tree_leaves(arrivals):
-            if not isinstance(leaf, Tensor):
-                continue
-            tag = self._get(leaf)
-            if tag is UNKNOWN and leaf.requires_grad:
-                raise PicojouleError(
-                    f"the spiking layer {name!r} is fed by an operation on spikes that cannot be seen (TorchScript or an "
-                    "autograd function); write that operation with PyTorch's own operators"
-                )
-            if tag.source & Source.OPAQUE:
-                raise PicojouleError(
-                    f"{tag.blame} has no rule and stands between spikes and the spiking layer {name!r}, so what it costs is "
-                    f"unknown: {_remedy(tag)}"
-                )
+        tag = self._origins.joint(arrivals)
+        if tag.source & Source.OPAQUE:
+            self.refuse(
+                f"{tag.blame} has no rule and stands between spikes and the layer {name!r}, so what it costs is "
+                f"unknown: {tag.remedy}"
+            )
 
-    def _fired(self, name: str, output: Any) -> Any:
+    def _fired(self, module: nn.Module, name: str, output: Any) -> Any:
         spikes = first_output(name, output)
-        self._tagged(output, Tag(Source.CURRENT, f"the state of {name}"))
+        held = [vars(part) for part in module.modules()]
+        state = Tag(Source.CURRENT, f"the state of {name!r}")
+        for leaf in tree_leaves((output, held)):  # made by code that may not be seen, and read by others
+            if isinstance(leaf, Tensor) and leaf is not spikes and self._origins.get(leaf).source & Source.UNSEEN:
+                self._origins.put(leaf, state)
         return replace_first_output(output, self._emit_spikes(name, spikes))
 
     def _relayed(self, name: str, arrivals: Any, output: Any) -> Any:
-        tag = self._joint(arrivals)
+        tag = self._origins.joint(arrivals)
         pooled = first_output(name, output)
         self._tagged(output, tag)
         if not tag.source & Source.SPIKES:
             return output
-        if tag.source & ~(Source.SPIKES | Source.CONSTANT):
-            raise PicojouleError(
-                f"the max pool {name!r} takes spikes mixed with other values, so what it passes on are no spikes; "
-                "pool the spikes before they are added to anything else"
+        if tag.source & ~(Source.SPIKES | INERT):
+            self.refuse(
+                f"the max pool {name!r} takes spikes that were scaled or mixed with other values, so what it passes "
+                "on are no spikes; pool the spikes as they come from their layer"
             )
         self.recording.relays.add(name)
         return replace_first_output(output, self._emit_spikes(name, pooled))
 
 
-def _remedy(tag: Tag) -> str:
-    return REMEDIES.get(tag.blame.split(" ", 1)[0], DEFAULT_REMEDY)
+class _Kernels(TorchDispatchMode):
+    """Tells a structural pass which kernels run."""
+
+    def __init__(self, structural: StructuralPass) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch has no types here
+        self._structural = structural
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self._structural.ran_kernel(func.overloadpacket.__name__)
+        with torch._C.DisableTorchFunction():  # a kernel is no operation of the model
+            return func(*args, **(kwargs or {}))
+
+
+def _writes(name: str) -> bool:
+    """Whether an operation changes its first argument."""
+    return name in ("__setitem__", "__set__") or (name.endswith("_") and not name.endswith("__"))
 
 
 def _name(func: Callable[..., Any]) -> str:

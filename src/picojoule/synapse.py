@@ -1,14 +1,14 @@
 """ψ: how many synapses a spike of each neuron reaches.
 
-`trace` makes one structural pass over the model (`structure`) and gives `Synapses`, the one table of coefficients that both the
-energy meter and the penalty read. Conventions (`psi=`):
+`trace` makes one structural pass over the model (`structure`) and gives `Synapses`, the one table of coefficients that
+both the energy meter and the penalty read. Conventions (`psi=`):
 
 * `"exact"`: the synapses that exist, neuron by neuron: borders of padded convolutions, stride, dilation, groups, pools
   and skip paths included, pruned weights left out. int64.
-* `"uniform"`: the paper's closed formula W'H'/(WH)·C'·k² on the map that enters the convolution, the same for every neuron of
-  a layer. float64; layer totals are integers.
-* `"paper"`: `"uniform"` with the ratio of map sizes inverted under an average pool (×4 under 2×2), as in the paper's printed
-  VGG11 total. Only for reproducing the paper.
+* `"uniform"`: the paper's closed formula W'H'/(WH)·C'·k² on the map that enters the convolution, the same for every
+  neuron of a layer. float64; layer totals are integers.
+* `"paper"`: `"uniform"` with the ratio of map sizes inverted under an average pool (×4 under 2×2), as in the paper's
+  printed VGG11 total. Only for reproducing the paper.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from picojoule.activity import TimeLayout, spiking_modules, unwrap
 from picojoule.errors import PicojouleError
@@ -164,9 +165,9 @@ def trace(
 ) -> Synapses:
     """Count ψ for every neuron of a network, from its structure alone.
 
-    `example` is a batch as the model takes it (a tuple for several arguments); only its shape matters. The model runs once in
-    evaluation mode and comes back exactly as it was. `steps`, `time_axis` and `folded` say how many time steps this one forward
-    pass holds, as for `picojoule.watch`; a network that is called once a step is traced with one step.
+    `example` is a batch as the model takes it (a tuple for several arguments); only its shape matters. The model runs
+    once in evaluation mode and comes back exactly as it was. `steps`, `time_axis` and `folded` say how many time steps
+    this one forward pass holds, as for `picojoule.watch`; a network that is called once a step is traced with one step.
 
     >>> from picojoule.neuron import Spike
     >>> net = nn.Sequential(
@@ -190,30 +191,36 @@ def trace(
     expected = spiking_modules(model)
     if not expected:
         raise PicojouleError(
-            f"{type(model).__name__} has no spiking layer that picojoule knows: use picojoule.Spike, or declare its neurons with "
-            "picojoule.declare_spiking"
+            f"{type(model).__name__} has no spiking layer that picojoule knows: use picojoule.Spike, or declare its "
+            "neurons with picojoule.declare_spiking"
         )
     arguments = example if isinstance(example, tuple) else (example,)
+    tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
+    if not tensors or not tensors[0].dim() or not len(tensors[0]):
+        raise PicojouleError(
+            "the example holds no sample: give a tensor shaped like a batch of the model's real input, or a tuple of "
+            "arguments"
+        )
     recording = _run(model, arguments, psi)
     silent = [name for name in expected if name not in recording.leaves]
     if silent:
         raise PicojouleError(
-            f"the forward pass never called the spiking layer{'s' if len(silent) > 1 else ''} {', '.join(map(repr, silent))}: "
-            "remove them from the model, or give an example that uses them"
+            f"the forward pass never called the spiking layer{'s' if len(silent) > 1 else ''} "
+            f"{', '.join(map(repr, silent))}: remove them from the model, or give an example that uses them"
         )
     leaves = [leaf for calls in recording.leaves.values() for leaf in calls]
     gradients: list[Tensor | None] = [None] * len(leaves)
     if recording.reached:
         with torch.inference_mode(False):
-            gradients = list(torch.autograd.grad(torch.stack(recording.reached).sum(), leaves, allow_unused=True))
+            gradients = list(torch.autograd.grad(recording.reached, leaves, allow_unused=True))
     fan_outs = iter(torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True))
     emitted = {name: layout.by_step(name, [next(fan_outs) for _ in calls]) for name, calls in recording.leaves.items()}
     rows = {name: len(by_step[0]) for name, by_step in emitted.items()}
     samples = next(iter(rows.values()))
     if len(set(rows.values())) > 1:
         raise PicojouleError(
-            f"the layers emit different numbers of samples ({rows}): the first axis of every spiking layer's output must be the "
-            "batch; if time is folded into it, say steps= and folded="
+            f"the layers emit different numbers of samples ({rows}): the first axis of every spiking layer's output "
+            "must be the batch; if time is folded into it, say steps= and folded="
         )
     return Synapses(
         {
@@ -221,7 +228,7 @@ def trace(
             for name, by_step in emitted.items()
         },
         psi=psi,
-        input_shape=tuple(next(a for a in arguments if isinstance(a, Tensor)).shape[1:]),
+        input_shape=tuple(tensors[0].shape[1:]),
         steps=steps,
         encoder_macs=sum(call.analog_macs for call in recording.calls) // samples,
         dense_macs=_dense_macs(recording.calls, samples, layout),
@@ -234,41 +241,47 @@ def _run(model: nn.Module, arguments: tuple[Any, ...], psi: Psi) -> Recording:
         structural = StructuralPass(model, psi)
         inputs = structural.emit_input(arguments)
         try:
-            with structural.attached(), structural:
-                model(*inputs)
-        except PicojouleError:
-            raise
+            with torch.inference_mode(False), torch.enable_grad(), structural.attached(), structural:
+                output = model(*inputs)
+            structural.check_output(output)
         except Exception as error:
+            if isinstance(error, PicojouleError) or structural.recording.refusal:
+                raise structural.recording.refusal or error from None
             shapes = ", ".join(str(tuple(a.shape)) if isinstance(a, Tensor) else type(a).__name__ for a in arguments)
             raise PicojouleError(
-                f"the model's forward pass failed on an example of shape {shapes} ({type(error).__name__}: {error}); give an example "
-                "shaped like a batch of the model's real input"
+                f"the model's forward pass failed on an example of shape {shapes} ({type(error).__name__}: {error}); "
+                "give an example shaped like a batch of the model's real input"
             ) from error
+        if structural.recording.refusal:
+            raise structural.recording.refusal
     return structural.recording
 
 
 def _one_step(name: str, by_step: list[Tensor], psi: Psi) -> Tensor:
     """ψ of one sample in one step, which must be the same in all of them."""
+    if by_step[0].dim() < 2:
+        raise PicojouleError(
+            f"the layer {name!r} emitted shape {tuple(by_step[0].shape)}, which has no axis beside the batch: give an "
+            "example with a batch axis"
+        )
     fan_out = by_step[0][0].double().cpu()
     if any(not torch.equal(row.double().cpu(), fan_out) for step in by_step for row in step):
         raise PicojouleError(
-            f"a spike of {name!r} reaches different synapses in different calls or samples: if one neuron module is used at two places, "
-            "make two modules; if the network runs over time, trace one step"
+            f"a spike of {name!r} reaches different synapses in different calls or samples: if one neuron module is "
+            "used at two places, make two modules; if the network runs over time, trace one step"
         )
     return fan_out.round().long() if psi == "exact" else fan_out
 
 
 def _dense_macs(calls: list[SynapticCall], samples: int, layout: TimeLayout) -> int:
     """All multiply-accumulates of one step: the ReLU twin has no time."""
-    macs: Counter[str] = Counter()
-    times: Counter[str] = Counter()
+    macs: Counter[tuple[object, ...]] = Counter()
+    times: Counter[tuple[object, ...]] = Counter()
     for call in calls:
-        macs[call.module] += call.macs
-        times[call.module] += 1
+        macs[call.place] += call.macs
+        times[call.place] += 1
     one_call_holds_all_steps = layout.time_axis is not None or layout.folded is not None
     return sum(
-        macs[module]
-        // (layout.steps if one_call_holds_all_steps or times[module] % layout.steps == 0 else 1)
-        // samples
-        for module in macs
+        macs[place] // (layout.steps if one_call_holds_all_steps or times[place] % layout.steps == 0 else 1) // samples
+        for place in macs
     )

@@ -7,13 +7,12 @@ dropout, pooling and flattening before they reach the next synapses. Spiking lay
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from torch import nn
 
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, unknown
 from picojoule.neuron import Spike
 from picojoule.zoo import imported
 from picojoule.zoo.cnn7 import CNN7
@@ -53,9 +52,7 @@ def create(
     (1, 32, 32)
     """
     if name not in _MODELS:
-        near = get_close_matches(name, _MODELS, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise PicojouleError(f"unknown model {name!r}: {hint}choose one of {', '.join(_MODELS)}")
+        raise unknown("model", name, _MODELS)
     build, usual_channels = _MODELS[name]
     channels = usual_channels if in_channels is None else in_channels
     for label, value in (("classes", classes), ("in_channels", channels)):

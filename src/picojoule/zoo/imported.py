@@ -15,7 +15,9 @@ from picojoule.errors import PicojouleError
 
 
 def build(name: str, **settings: Any) -> nn.Module:
-    """Call the factory behind `package.module:factory`, also from the current folder, with those of the settings that it takes.
+    """Call the factory behind `package.module:factory`, with those of the settings that it takes.
+
+    The current folder is searched too.
 
     >>> build("torch.nn:Identity")
     Identity()

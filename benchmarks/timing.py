@@ -1,0 +1,60 @@
+"""Timing on a noisy machine: contestants take turns, ratios are taken within each turn, medians are reported."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from rich.console import Console
+from rich.progress import track
+
+console = Console()
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds of every turn, by contestant."""
+
+    seconds: Mapping[str, list[float]]
+
+    def median(self, name: str) -> float:
+        return statistics.median(self.seconds[name])
+
+    def ratio(self, name: str, base: str) -> tuple[float, float, float]:
+        """Quartiles of name : base, each ratio taken within one turn."""
+        ratios = [a / b for a, b in zip(self.seconds[name], self.seconds[base], strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+        return low, middle, high
+
+    def line(self, name: str, base: str) -> str:
+        low, middle, high = self.ratio(name, base)
+        seconds = f"{self.median(name):.4f} s : {self.median(base):.4f} s"
+        return f"{name} : {base} = {middle:.3f} (quartiles {low:.3f} – {high:.3f}); {seconds}"
+
+
+def interleaved(
+    contestants: Mapping[str, Callable[[], object]], turns: int, warmup: int = 2, title: str = ""
+) -> Timings:
+    """Run everybody once a turn, in alternating order, so that drift and neighbours hit all alike."""
+    for _ in range(warmup):
+        for run in contestants.values():
+            run()
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in track(range(turns), description=title, console=Console(stderr=True), transient=True):
+        order = list(contestants) if turn % 2 == 0 else list(reversed(contestants))
+        for name in order:
+            start = time.perf_counter()
+            contestants[name]()
+            seconds[name].append(time.perf_counter() - start)
+    return Timings(seconds)
+
+
+def describe_machine() -> str:
+    """One line for the top of every result."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    versions = f"Python {platform.python_version()}, PyTorch {torch.__version__}"
+    return f"{platform.machine()}, {torch.get_num_threads()} threads, {capability}, {versions}"

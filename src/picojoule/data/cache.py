@@ -1,0 +1,141 @@
+"""The cache folder: the official files, uncompressed and checked, one folder for each data set.
+
+It is the folder in the environment variable PICOJOULE_DATA, or else `picojoule` in the platform's cache folder
+(`$XDG_CACHE_HOME`, `~/.cache`). A file appears there only whole and checked: everything is written to a temporary
+folder beside it and renamed, so several processes may fetch and read at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from picojoule.data.checksum import Damaged, OfficialFile
+from picojoule.data.sets import FileSet
+from picojoule.errors import PicojouleError
+
+_TEMPORARY = ".fetch-"
+_STALE_SECONDS = 24 * 3600
+
+
+def cache_root(root: str | os.PathLike[str] | None = None) -> Path:
+    """The cache folder; `root` overrides the environment."""
+    named = root or os.environ.get("PICOJOULE_DATA")
+    if named:
+        return Path(named).expanduser()
+    return _platform_cache() / "picojoule"
+
+
+def _platform_cache() -> Path:
+    if xdg := os.environ.get("XDG_CACHE_HOME"):
+        return Path(xdg).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path.home() / ".cache"
+
+
+def holds(dataset: FileSet, root: Path) -> bool:
+    """Whether every file is there with the right size: the quick look, without checksums."""
+    try:
+        return all((root / dataset.name / file.name).stat().st_size == file.size for file in dataset.files)
+    except OSError:
+        return False
+
+
+def read(dataset: FileSet, file: OfficialFile, root: Path) -> bytes:
+    """A cached file's content, checked each time: half a second for the largest set, against a run on bad data."""
+    path = root / dataset.name / file.name
+    fetch = f"picojoule data fetch {dataset.name}"
+    try:
+        content = path.read_bytes()
+        file.check(content, str(path))
+    except FileNotFoundError as fault:
+        raise PicojouleError(f"{dataset.name} is not in the cache {root}: get it with `{fetch}`.") from fault
+    except OSError as fault:
+        raise PicojouleError(f"{path} cannot be read ({fault.strerror}): correct its permissions.") from fault
+    except Damaged as fault:
+        raise PicojouleError(f"{fault}: get the data set again with `{fetch}`.") from fault
+    return content
+
+
+def is_intact(dataset: FileSet, root: Path) -> bool:
+    """Whether every file is there with the right content."""
+    if not holds(dataset, root):
+        return False
+    try:
+        for file in dataset.files:
+            read(dataset, file, root)
+    except PicojouleError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def workspace(dataset: FileSet, root: Path) -> Iterator[Path]:
+    """A temporary folder inside the cache (so that renaming is atomic) that vanishes however the block ends.
+
+    A full disk or a folder that cannot be written becomes one sentence with the remedy.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        _remove_stale(root)
+        with tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=root) as folder:
+            yield Path(folder)
+    except OSError as fault:
+        if fault.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise PicojouleError(
+                f"There is no space left in {root} for {dataset.name}: free about {3 * dataset.size // 1_000_000} MB, "
+                f"or set PICOJOULE_DATA to a folder on another disk."
+            ) from fault
+        raise PicojouleError(
+            f"The cache folder {root} cannot be used ({fault.strerror or fault}): correct its permissions, "
+            f"or set PICOJOULE_DATA to a folder you can write to."
+        ) from fault
+
+
+def _remove_stale(root: Path) -> None:
+    """Remove what a killed process left behind long ago; a fetch that still runs is younger than that."""
+    for leftover in root.glob(_TEMPORARY + "*"):
+        with contextlib.suppress(OSError):
+            if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
+                shutil.rmtree(leftover, ignore_errors=True)
+
+
+def install(dataset: FileSet, contents: Iterable[tuple[OfficialFile, bytes]], work: Path, root: Path) -> None:
+    """Write checked contents to the workspace, flush them to disk, and rename them into place once all are there."""
+    staged = work / "checked"
+    staged.mkdir()
+    for file, content in contents:
+        with (staged / file.name).open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+    home = root / dataset.name
+    home.mkdir(exist_ok=True)
+    try:
+        for file in dataset.files:
+            os.replace(staged / file.name, home / file.name)
+    except OSError:
+        with contextlib.suppress(OSError):
+            home.rmdir()
+        raise
+    _flush_folder(home)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make the renaming itself survive a power cut, where the system lets a folder be opened for that."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

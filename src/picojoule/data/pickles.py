@@ -1,0 +1,212 @@
+"""CIFAR's Python batches, read without unpickling.
+
+The official batches are protocol-2 pickles of a dictionary: lists of small integers and of byte strings, and one uint8
+array. An unpickler calls whatever a pickle names. This reader calls nothing: `pickletools` splits the file into its
+instructions, and the few that such a dictionary needs are followed here on plain values. Three names occur in the
+official files, all of them numpy's for "an array of uint8"; they are recognised as words, never looked up. Any other
+name is refused before anything is read, any other instruction when it is reached.
+"""
+
+from __future__ import annotations
+
+import math
+import pickletools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from picojoule.errors import PicojouleError
+
+PIXELS = 3 * 32 * 32
+
+_RECONSTRUCT = "numpy.core.multiarray._reconstruct"
+_NDARRAY = "numpy.ndarray"
+_DTYPE = "numpy.dtype"
+_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_STRINGS = frozenset({"SHORT_BINSTRING", "BINSTRING"})
+_NUMBERS = frozenset({"BININT", "BININT1", "BININT2"})
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+
+Instruction = tuple[str, Any]
+
+
+@dataclass(frozen=True)
+class _Name:
+    """A name the pickle mentions: only ever compared with the three known ones."""
+
+    text: str
+
+
+@dataclass
+class _Array:
+    """The array while it is being described: `values` is set by the BUILD instruction."""
+
+    values: NDArray[np.uint8] | None = None
+
+
+class _Uint8:
+    """Numpy's description of the uint8 type."""
+
+
+_MARK = object()
+
+
+def cifar_records(content: bytes, label_keys: Sequence[str], where: str) -> bytes:
+    """The official *binary* form of a CIFAR Python batch: for each image its label bytes, then its 3072 pixels.
+
+    Args:
+        content: the file's bytes, `train` or `data_batch_1` for example.
+        label_keys: the dictionary's label lists in the order of the binary form: `labels` for CIFAR-10, `coarse_labels`
+            and `fine_labels` for CIFAR-100.
+        where: the file's name for error messages.
+    """
+    batch = read_batch(content, where)
+    data = batch.get(b"data")
+    if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != PIXELS:
+        raise PicojouleError(f"{where} is not a CIFAR batch: it has no array 'data' of {PIXELS} columns; {_REMEDY}.")
+    columns = [_label_column(batch, key, len(data), where) for key in label_keys]
+    rows: bytes = np.concatenate([*columns, data], axis=1).tobytes()
+    return rows
+
+
+def read_batch(content: bytes, where: str) -> dict[bytes, Any]:
+    """The dictionary a CIFAR Python batch describes: byte strings, integers, lists of them, and a uint8 array.
+
+    >>> read_batch(b"\\x80\\x02}q\\x01U\\x05labelq\\x02K\\x07s.", "an example")
+    {b'label': 7}
+    >>> read_batch(b"cos\\nsystem\\n(S'echo hello'\\ntR.", "an example")
+    Traceback (most recent call last):
+    picojoule.errors.PicojouleError: an example names os.system, which no CIFAR batch does, so nothing of it was run ...
+    """
+    try:
+        program = [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(content)]
+        _refuse_foreign_names(program, where)
+        result = _follow(program, where)
+    except PicojouleError:
+        raise
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as fault:
+        # pickletools, a stack that is too short and a memo that was never set all mean the same to the user.
+        raise PicojouleError(f"{where} is truncated or not a CIFAR batch ({fault}); {_REMEDY}.") from fault
+    if not isinstance(result, dict) or not all(type(key) is bytes for key in result):
+        raise PicojouleError(f"{where} is not a CIFAR batch: it holds no dictionary of byte strings; {_REMEDY}.")
+    return {key: value.values if isinstance(value, _Array) else value for key, value in result.items()}
+
+
+_REMEDY = "take the file from the official archive again, or use the binary version of the data set"
+
+
+def _label_column(batch: dict[bytes, Any], key: str, rows: int, where: str) -> NDArray[np.uint8]:
+    labels = batch.get(key.encode())
+    if not isinstance(labels, list) or len(labels) != rows:
+        raise PicojouleError(f"{where} is not the expected CIFAR batch: it has no list '{key}' of {rows}; {_REMEDY}.")
+    if not all(type(label) is int and 0 <= label < 256 for label in labels):
+        raise PicojouleError(f"{where} has labels in '{key}' that are not small integers; {_REMEDY}.")
+    return np.array(labels, dtype=np.uint8)[:, None]
+
+
+def _names(program: Sequence[Instruction]) -> Iterator[str]:
+    """Every importable name the instructions mention, in any protocol."""
+    texts: list[str] = []
+    for opcode, argument in program:
+        if opcode in ("GLOBAL", "INST"):
+            yield str(argument).replace(" ", ".")
+        elif opcode == "STACK_GLOBAL":
+            yield ".".join(texts[-2:])
+        elif isinstance(argument, str):
+            texts.append(argument)
+
+
+def _refuse_foreign_names(program: Sequence[Instruction], where: str) -> None:
+    foreign = [name for name in dict.fromkeys(_names(program)) if name not in (_RECONSTRUCT, _NDARRAY, _DTYPE)]
+    if foreign:
+        raise PicojouleError(
+            f"{where} names {', '.join(foreign)}, which no CIFAR batch does, so nothing of it was run or read; "
+            f"do not use this file, and {_REMEDY}."
+        )
+
+
+def _follow(program: Sequence[Instruction], where: str) -> Any:
+    stack: list[Any] = []
+    memo: dict[int, Any] = {}
+
+    def since_mark() -> list[Any]:
+        at = len(stack) - 1
+        while stack[at] is not _MARK:
+            at -= 1
+        items = stack[at + 1 :]
+        del stack[at:]
+        return items
+
+    for opcode, argument in program:
+        if opcode == "PROTO":
+            continue
+        if opcode == "STOP":
+            return stack.pop()
+        if opcode in _STRINGS:
+            # pickletools shows byte strings as Latin-1 text, which maps every byte to itself.
+            stack.append(argument.encode("latin-1"))
+        elif opcode in _NUMBERS:
+            stack.append(argument)
+        elif opcode in _CONSTANTS:
+            stack.append(_CONSTANTS[opcode])
+        elif opcode == "MARK":
+            stack.append(_MARK)
+        elif opcode == "EMPTY_LIST":
+            stack.append([])
+        elif opcode == "EMPTY_DICT":
+            stack.append({})
+        elif opcode in ("BINPUT", "LONG_BINPUT"):
+            memo[argument] = stack[-1]
+        elif opcode in ("BINGET", "LONG_BINGET"):
+            stack.append(memo[argument])
+        elif opcode == "TUPLE":
+            stack.append(tuple(since_mark()))
+        elif opcode in _TUPLES:
+            stack[-_TUPLES[opcode] :] = [tuple(stack[-_TUPLES[opcode] :])]
+        elif opcode in ("APPEND", "APPENDS"):
+            items = since_mark() if opcode == "APPENDS" else [stack.pop()]
+            _expect(stack[-1], list).extend(items)
+        elif opcode in ("SETITEM", "SETITEMS"):
+            pairs = since_mark() if opcode == "SETITEMS" else [stack.pop(-2), stack.pop()]
+            _expect(stack[-1], dict).update(zip(pairs[::2], pairs[1::2], strict=True))
+        elif opcode == "GLOBAL":
+            stack.append(_Name(str(argument).replace(" ", ".")))
+        elif opcode == "REDUCE":
+            arguments = stack.pop()
+            stack.append(_described(stack.pop(), arguments))
+        elif opcode == "BUILD":
+            state = stack.pop()
+            _complete(stack[-1], state)
+        else:
+            raise PicojouleError(f"{where} has the instruction {opcode}, which no CIFAR batch has; {_REMEDY}.")
+    raise ValueError("it does not end")
+
+
+def _expect(value: Any, kind: type[Any]) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"a {kind.__name__} was expected")
+    return value
+
+
+def _described(name: object, arguments: object) -> _Array | _Uint8:
+    if name == _Name(_RECONSTRUCT) and arguments == (_Name(_NDARRAY), (0,), b"b"):
+        return _Array()
+    if name == _Name(_DTYPE) and isinstance(arguments, tuple) and arguments[0] == b"u1":
+        return _Uint8()
+    raise TypeError("it describes something other than an array of uint8")
+
+
+def _complete(value: object, state: object) -> None:
+    if isinstance(value, _Uint8):
+        return
+    if not isinstance(value, _Array) or not isinstance(state, tuple):
+        raise TypeError("it sets the state of something that has none")
+    _, shape, kind, fortran_order, pixels = state
+    if not isinstance(kind, _Uint8) or type(pixels) is not bytes or type(shape) is not tuple:
+        raise TypeError("its array is not of uint8")
+    if not all(type(extent) is int and extent >= 0 for extent in shape) or math.prod(shape) != len(pixels):
+        raise ValueError("its array's shape and content disagree")
+    value.values = np.frombuffer(pixels, dtype=np.uint8).reshape(shape, order="F" if fortran_order else "C")

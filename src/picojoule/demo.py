@@ -1,0 +1,59 @@
+"""The main job in minutes: the same network trained without and with the penalty, and their two bills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from picojoule import data as datasets
+from picojoule.data import Progress
+from picojoule.display import Display
+from picojoule.engine import fit
+from picojoule.errors import PicojouleError
+from picojoule.recipe import Recipe
+from picojoule.report import Comparison
+
+_RECIPE = """
+[model]
+name = "cnn7"
+[data]
+name = "{data}"
+limit = {limit}
+[optimizer]
+lr = {lr}
+[training]
+epochs = {epochs}
+batch_size = 50
+"""
+_SETTINGS = {
+    "fashion-mnist": {"limit": 6000, "epochs": 3, "lr": 1e-3, "strength": 16},
+    "digits": {"limit": 1250, "epochs": 12, "lr": 1e-3, "strength": 16},
+}
+
+
+def demo(folder: Path, progress: Progress, say: Callable[[str], None]) -> Comparison:
+    """Train CNN7 twice on a subset of Fashion-MNIST (digits where it cannot be had) and write the report.
+
+    The same call again resumes, like any run.
+    """
+    name = _data_set(progress, say)
+    settings = _SETTINGS[name]
+    results = []
+    for title, strength in (("no penalty", 0), ("Ω_syn", settings["strength"])):
+        recipe = Recipe.loads(
+            _RECIPE.format(data=name, **{k: settings[k] for k in ("limit", "epochs", "lr")}),
+            f"penalty.strength={strength}",
+        )
+        results.append(fit(recipe, folder / "runs", reporters=[Display(title)]).result["test"])
+    comparison = Comparison(f"CNN7 on {name}", ("no penalty", "Ω_syn"), (results[0], results[1]))
+    comparison.write(folder)
+    return comparison
+
+
+def _data_set(progress: Progress, say: Callable[[str], None]) -> str:
+    try:
+        say(str(datasets.fetch("fashion-mnist", progress=progress)))
+    except PicojouleError as fault:
+        say(f"{fault} Taking scikit-learn's digits instead.")
+        return "digits"
+    return "fashion-mnist"

@@ -1,0 +1,110 @@
+"""How a run looks while it goes on: a progress display on standard error (or plain lines), and TensorBoard."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from picojoule.errors import PicojouleError
+from picojoule.recipe import Recipe
+from picojoule.record import Run
+from picojoule.units import format_joules
+
+
+class Display:
+    """Loss, accuracy, energy relative to the first epoch, and the time left."""
+
+    def __init__(self, title: str = "") -> None:
+        self._title = title
+        self._progress: Progress | None = None
+        self._task = TaskID(0)
+        self._batches = 1
+        self._first_joules: float | None = None
+
+    def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:
+        self._batches = batches
+        earlier = run.metrics[:1]
+        self._first_joules = earlier[0]["joules"] if earlier else None
+        if epoch == recipe.training.epochs:
+            self.say(f"resuming {run.path.name} after its last epoch")
+        elif epoch or batch:
+            self.say(f"resuming {run.path.name} in epoch {epoch + 1} after {batch} of {batches} batches")
+        if sys.stderr.isatty():
+            self._progress = Progress(
+                TextColumn("[bold]{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[state]}"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self._progress.start()
+            total = recipe.training.epochs * batches
+            title = self._title or f"{recipe.model.name} {recipe.penalty.kind} λ'={recipe.penalty.strength:g}"
+            self._task = self._progress.add_task(title, total=total, completed=epoch * batches + batch, state="")
+
+    def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
+        if self._progress is not None:
+            state = f"epoch {epoch + 1} loss {loss:.3f} accuracy {accuracy:.1%}"
+            self._progress.update(self._task, completed=epoch * self._batches + batch, state=state)
+
+    def epoch(self, metrics: dict[str, Any]) -> None:
+        joules = metrics["joules"]
+        self._first_joules = self._first_joules or joules
+        energy = ""
+        if joules is not None and self._first_joules:
+            share = f"{joules / self._first_joules:.0%} of the first epoch's"
+            energy = f", {format_joules(joules)} ({share}), rate {metrics['rate_mean']:.1%}"
+        title = f"{self._title}: " if self._title else ""
+        self.say(
+            f"{title}epoch {metrics['epoch'] + 1}: loss {metrics['train_loss']:.3f}, validation accuracy "
+            f"{metrics['validation_accuracy']:.1%}{energy}, {metrics['seconds']:.0f} s"
+        )
+
+    def say(self, text: str) -> None:
+        if self._progress is not None:
+            self._progress.console.print(text, highlight=False, markup=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+class TensorBoard:
+    """Every number of `metrics.jsonl` as a scalar, in the run's folder."""
+
+    def __init__(self) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise PicojouleError("TensorBoard is not installed: pip install 'picojoule[tensorboard]'") from None
+        self._make = SummaryWriter
+        self._writer: Any = None
+
+    def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:
+        self._writer = self._make(str(run.path / "tensorboard"), purge_step=epoch)
+
+    def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
+        pass
+
+    def epoch(self, metrics: dict[str, Any]) -> None:
+        for key, value in metrics.items():
+            if isinstance(value, int | float) and key != "epoch":
+                self._writer.add_scalar(key, value, metrics["epoch"])
+        for layer in metrics["layers"]:
+            for key in ("joules", "rate", "dead_rate"):
+                if layer[key] is not None:
+                    self._writer.add_scalar(f"{key}/{layer['name']}", layer[key], metrics["epoch"])
+
+    def say(self, text: str) -> None:
+        pass
+
+    def end(self) -> None:
+        if self._writer is not None:
+            self._writer.close()

@@ -1,0 +1,183 @@
+"""Evaluation: how well a trained network does, and what it spends.
+
+Always in float32 (in bfloat16 one potential in hundreds sits exactly on the threshold), in evaluation mode, over a
+whole split.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from picojoule import data as datasets
+from picojoule import hardware, zoo
+from picojoule.activity import declare_spiking, watch
+from picojoule.data import Batches, Data
+from picojoule.energy import EnergyMeter, EnergyReport
+from picojoule.errors import PicojouleError, unknown
+from picojoule.recipe import Recipe
+from picojoule.record import Run
+from picojoule.synapse import Synapses, trace
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+EVALUATION_BATCH = 500
+Split = Literal["test", "validation"]
+
+_ENERGY_FIELDS = (
+    *("joules", "synops", "encoder_macs", "encoder_joules", "ann_joules", "rate_mean", "rate_sum", "dead_rate"),
+    *("steps", "psi", "hardware", "layers"),
+)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How well a network does on one split, and what it spends on it."""
+
+    split: Split
+    samples: int
+    accuracy: float
+    loss: float
+    energy: EnergyReport | None
+    """None for the ReLU network, which has no spikes."""
+    ann_joules: float | None
+    """The bill of the dense ReLU network; None where the hardware has no price for it, or a layer cannot be counted."""
+    hardware: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same fields for every network; those of spikes are None where there are none."""
+        head = {"split": self.split, "samples": self.samples, "accuracy": self.accuracy, "loss": self.loss}
+        dense = {"ann_joules": self.ann_joules, "steps": 1, "hardware": self.hardware, "layers": []}
+        bill = self.energy.to_dict() if self.energy is not None else dense
+        return {**head, **{field: bill.get(field) for field in _ENERGY_FIELDS}}
+
+
+def evaluate(run: Run | str | os.PathLike[str], split: Split = "test") -> Evaluation:
+    """Accuracy and energy of a finished run on one split, measured afresh from its weights."""
+    if split not in get_args(Split):
+        raise unknown("split", split, get_args(Split))
+    run = run if isinstance(run, Run) else Run.at(run)
+    recipe = run.recipe
+    model = load_model(run)
+    data = datasets.load(recipe.data.name, limit=recipe.data.limit, pad=recipe.data.pad)
+    with threads(recipe.training.threads):
+        return measure(model, recipe, data, split, count_synapses(model, recipe))
+
+
+def build_model(recipe: Recipe) -> nn.Module:
+    name, classes, channels, neuron = recipe.model.name, recipe.classes, recipe.input_shape[0], recipe.build_neuron()
+    if ":" in name:
+        return zoo.imported.build(name, classes=classes, in_channels=channels, neuron=neuron)
+    return zoo.create(name, classes, channels, neuron)
+
+
+def load_model(run: Run) -> nn.Module:
+    """The trained network of a run, in evaluation mode."""
+    with torch.random.fork_rng(devices=[]):  # initial weights are drawn, but nobody sees them
+        model = build_model(run.recipe)
+    load_weights(model, run.weights, f"the weights of {run.path}")
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing from torch's annotations
+    return model.eval()
+
+
+def load_weights(model: nn.Module, weights: dict[str, Tensor], what: str) -> None:
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as fault:
+        reason = " ".join(str(fault).split())[:300]
+        raise PicojouleError(
+            f"{what} do not fit the model of its recipe ({reason}): bring back the code that it was trained with, or "
+            "move the folder away and train again"
+        ) from None
+
+
+def count_synapses(model: nn.Module, recipe: Recipe) -> Synapses | None:
+    """ψ by the recipe's convention; None for the ReLU network, which has no spikes to count."""
+    if recipe.neuron.kind == "relu":
+        return None
+    device = next(model.parameters()).device
+    return trace(model, torch.zeros(1, *recipe.input_shape, device=device), psi=recipe.energy.psi)
+
+
+@torch.no_grad()
+def measure(
+    model: nn.Module, recipe: Recipe, data: Data, split: Split, synapses: Synapses | None, fabric: Fabric | None = None
+) -> Evaluation:
+    """Accuracy, loss and energy on one split, in float32."""
+    rank, world = (fabric.global_rank, fabric.world_size) if fabric is not None else (0, 1)
+    device = next(model.parameters()).device
+    part = data.validation if split == "validation" else data.test
+    normalization = data.normalization if recipe.data.normalize else None
+    batches = Batches(part, EVALUATION_BATCH, normalization, device=device, rank=rank, world_size=world)
+    meter = EnergyMeter(synapses, recipe.energy.hardware) if synapses is not None else None
+    was_training = model.training
+    model.eval()
+    totals = torch.zeros(3, dtype=torch.float64)  # samples, right answers, summed loss
+    for images, labels in batches:
+        images = images.contiguous(memory_format=torch.channels_last)
+        if meter is None:
+            logits = model(images)
+        else:
+            with watch(model) as activity:
+                logits = model(images)
+            meter.update(activity)
+        right = (logits.argmax(1) == labels).sum().item()
+        totals += torch.tensor([len(labels), right, F.cross_entropy(logits.float(), labels, reduction="sum").item()])
+    model.train(was_training)
+    if fabric is not None and world > 1:
+        totals = summed(fabric, totals)
+        if meter is not None:
+            state = {key: summed(fabric, value) for key, value in meter.state_dict().items()}
+            state["samples_and_steps"][1] //= world
+            meter.load_state_dict(state)
+    samples, right, loss = totals.tolist()
+    energy = meter.compute() if meter is not None else None
+    return Evaluation(
+        split=split,
+        samples=int(samples),
+        accuracy=right / samples,
+        loss=loss / samples,
+        energy=energy,
+        ann_joules=energy.ann_joules if energy is not None else _dense_joules(model, recipe),
+        hardware=recipe.energy.hardware,
+    )
+
+
+def _dense_joules(model: nn.Module, recipe: Recipe) -> float | None:
+    """The ReLU network's own bill: its layers are counted as if each ReLU were a neuron that always fires."""
+    price = hardware.get(recipe.energy.hardware).multiply_accumulate
+    twin = copy.deepcopy(model)
+    for module in twin.modules():
+        if isinstance(module, nn.ReLU):
+            declare_spiking(module)
+    try:
+        macs = trace(twin, torch.zeros(1, *recipe.input_shape, device=next(model.parameters()).device)).dense_macs
+    except PicojouleError:
+        return None
+    return None if price is None else macs * price
+
+
+def summed(fabric: Fabric, values: Tensor) -> Tensor:
+    """Σ over all processes."""
+    total: Tensor = fabric.all_reduce(values.to(fabric.device), reduce_op="sum")  # type: ignore[assignment]
+    return total.cpu()
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """The order of floating-point sums depends on the number of threads, so a run fixes it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,126 @@
+"""Where tensors come from: the tags that the structural pass keeps of everything it sees."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn, strided
+from torch.autograd.function import BackwardCFunction
+from torch.nn.utils.prune import BasePruningMethod
+from torch.utils._pytree import tree_leaves
+
+
+class Source(enum.Flag):
+    """What a tensor carries; a sum of two tensors carries both."""
+
+    CONSTANT = enum.auto()
+    WEIGHT = enum.auto()
+    """Beside CONSTANT: a parameter, or made of one."""
+    INPUT = enum.auto()
+    SPIKES = enum.auto()
+    SCALED = enum.auto()
+    """Beside SPIKES: no longer whole numbers of spikes."""
+    CURRENT = enum.auto()
+    """Behind synapses, not yet through a neuron."""
+    OPAQUE = enum.auto()
+    """Spikes that went through an operation without a rule."""
+    UNSEEN = enum.auto()
+    """Made by code that cannot be intercepted, or a tensor that the model holds outside its parameters and buffers."""
+
+
+INERT = Source.CONSTANT | Source.WEIGHT
+ACTIVATION = Source.SPIKES | Source.INPUT
+PRUNED = "a pruned weight"
+
+
+@dataclass(frozen=True)
+class Tag:
+    source: Source
+    blame: str = ""
+    """For currents and opaque values: what made them, in words for an error message."""
+    remedy: str = ""
+
+    def __or__(self, other: Tag) -> Tag:
+        first, second = (self, other) if self.blame else (other, self)
+        worse = second if second.blame and second.source & ~first.source & Source.OPAQUE else first
+        return Tag(self.source | other.source, worse.blame, worse.remedy)
+
+
+UNKNOWN = Tag(Source.UNSEEN)
+HIDDEN = Tag(
+    Source.OPAQUE,
+    "an operation that hides its gradient (a torch.autograd.Function, or a write through .data)",
+    "write it with PyTorch's own operators, or, if it fires, make it an nn.Module and declare it with "
+    "picojoule.declare_spiking",
+)
+
+
+class Origins:
+    """The tag of every tensor of one forward pass, and of the memory that was written in place."""
+
+    def __init__(self, model: nn.Module, pruned: list[tuple[nn.Module, str]]) -> None:
+        self._tags: dict[int, tuple[Tensor, Tag]] = {}
+        self._written: dict[int, Tag] = {}
+        """What was written in place, by the memory it was written to: all views of it carry it."""
+        for module in model.modules():
+            for tensor in tree_leaves(list(vars(module).values())):
+                if isinstance(tensor, Tensor):
+                    self.put(tensor, UNKNOWN)  # a state that an earlier pass left
+        for tensor in model.buffers():
+            self.put(tensor, Tag(Source.CONSTANT))
+        for tensor in model.parameters():
+            self.put(tensor, Tag(INERT))
+        for module, tensor_name in pruned:
+            self.put(getattr(module, f"{tensor_name}_mask"), Tag(Source.CONSTANT, PRUNED))
+            self.put(getattr(module, tensor_name), Tag(INERT, PRUNED))
+
+    def put(self, tensor: Tensor, tag: Tag) -> None:
+        self._tags[id(tensor)] = (tensor, tag)  # the reference keeps the id from being used again
+
+    def get(self, tensor: Tensor) -> Tag:
+        entry = self._tags.get(id(tensor))
+        tag = entry[1] if entry is not None else UNKNOWN
+        if self._written:
+            written = self._written.get(_memory(tensor))
+            tag = tag if written is None else tag | written
+        if tag.source & Source.SPIKES and not _has_connections(tensor):
+            return HIDDEN
+        return tag
+
+    def joint(self, values: Any) -> Tag:
+        """The tag of everything in a nest of values together."""
+        tag = Tag(Source(0))
+        for leaf in tree_leaves(values):
+            if isinstance(leaf, Tensor):
+                tag |= self.get(leaf)
+        return tag
+
+    def is_activation(self, value: Any) -> bool:
+        return bool(self.joint(value).source & ~INERT)
+
+    def overwrite(self, target: Any, tag: Tag) -> None:
+        """Note that an operation wrote into a tensor."""
+        for leaf in tree_leaves(target):
+            if isinstance(leaf, Tensor):
+                self._written[_memory(leaf)] = tag | self._written.get(_memory(leaf), tag)
+
+
+def pruned_tensors(model: nn.Module) -> list[tuple[nn.Module, str]]:
+    """Modules and the names of their tensors that `torch.nn.utils.prune` masks."""
+    return [
+        (module, hook._tensor_name)
+        for module in model.modules()
+        for hook in module._forward_pre_hooks.values()
+        if isinstance(hook, BasePruningMethod)
+    ]
+
+
+def _has_connections(spikes: Tensor) -> bool:
+    """Whether autograd leads from a tensor back to the spikes, through nothing but PyTorch's own derivatives."""
+    return spikes.grad_fn is not None and not isinstance(spikes.grad_fn, BackwardCFunction)
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata if tensor.layout == strided else id(tensor)

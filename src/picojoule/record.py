@@ -1,0 +1,259 @@
+"""A run on disk: its recipe, metrics, result, weights, and the checkpoints it resumes from.
+
+Every file is complete or absent: it is written beside its place, flushed to the disk, and renamed. Tensors are
+safetensors and everything else is TOML or JSON, so nothing that is loaded can run code. A finished run is one that has
+`result.json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from picojoule.errors import PicojouleError
+from picojoule.recipe import Recipe
+
+KEPT_CHECKPOINTS = 2
+"""The newest, and the one before it in case the newest turns out to be damaged."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A moment of training: tensors (weights, optimiser, random numbers) and a few numbers beside them."""
+
+    epoch: int
+    """The epoch under way, or the next one."""
+    batch: int
+    """Batches of it that are done."""
+    tensors: dict[str, Tensor]
+    notes: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder."""
+
+    path: Path
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> Run:
+        """An existing run."""
+        run = cls(Path(path))
+        if not (run.path / "recipe.toml").is_file():
+            raise PicojouleError(
+                f"{os.fspath(path)} is no run folder (it has no recipe.toml): name a folder that `picojoule train` made"
+            )
+        return run
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe.load(self.path / "recipe.toml")
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / "result.json").is_file()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        if not self.finished:
+            raise PicojouleError(
+                f"{self.path} is not finished: run `picojoule train` with the same recipe again, it will resume"
+            )
+        result: dict[str, Any] = _read_json(self.path / "result.json")
+        return result
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One entry an epoch."""
+        try:
+            lines = (self.path / "metrics.jsonl").read_text().splitlines()
+            return [json.loads(line) for line in lines]
+        except FileNotFoundError:
+            return []
+        except ValueError as fault:
+            raise PicojouleError(
+                f"{self.path / 'metrics.jsonl'} is damaged ({fault}): remove it, or train again in another folder"
+            ) from None
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        try:
+            return _read_tensors(self.path / "weights.safetensors")[0]
+        except _Damaged as fault:
+            raise PicojouleError(
+                f"the weights of {self.path} cannot be read ({fault}): finish the run with `picojoule train`, or "
+                "train it again"
+            ) from None
+
+    # ---------------------------------------------------------------------------------------------------------- writing
+
+    @contextlib.contextmanager
+    def begun(self, recipe: Recipe) -> Iterator[None]:
+        """Make the folder if need be and keep every other process out of it."""
+        lock = FileLock(self.path / ".lock")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock.acquire(blocking=False)
+        except Timeout:
+            raise PicojouleError(
+                f"{self.path} is being trained by another process: wait for it, or stop it and run this again"
+            ) from None
+        except OSError as fault:
+            raise PicojouleError(
+                f"cannot write in the run folder {self.path} ({fault.strerror}): {_remedy(fault)}, or choose another "
+                "with --into"
+            ) from None
+        try:
+            for left in self.path.glob(".*.tmp"):  # by a process that was killed while it wrote
+                left.unlink(missing_ok=True)
+            if (self.path / "recipe.toml").is_file():
+                self.check_recipe(recipe)
+            else:
+                self.write_text("recipe.toml", recipe.to_toml())
+            yield
+        finally:
+            lock.release()
+
+    def check_recipe(self, recipe: Recipe) -> None:
+        if self.recipe != recipe:
+            raise PicojouleError(
+                f"{self.path} belongs to another recipe: choose another folder with --into, or move it away"
+            )
+
+    def write_text(self, name: str, text: str) -> None:
+        write_atomically(self.path / name, text.encode())
+
+    def write_metrics(self, metrics: list[dict[str, Any]]) -> None:
+        self.write_text("metrics.jsonl", "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in metrics))
+
+    def write_weights(self, tensors: dict[str, Tensor]) -> None:
+        write_atomically(self.path / "weights.safetensors", _packed(tensors, {}))
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        """The last file of a run: once it is there, the checkpoints have done their duty."""
+        self.write_text("result.json", json.dumps(result, indent=2, allow_nan=False) + "\n")
+        self.remove_checkpoints()
+
+    def remove_checkpoints(self) -> None:
+        for path in self.checkpoints:
+            path.unlink(missing_ok=True)
+
+    def write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        notes = {"epoch": checkpoint.epoch, "batch": checkpoint.batch, **checkpoint.notes}
+        written = self.path / f"checkpoint-{checkpoint.epoch:06d}-{checkpoint.batch:08d}.safetensors"
+        write_atomically(written, _packed(checkpoint.tensors, notes))
+        # What is newer than the run itself was damaged, or it would have gone on from there.
+        kept = [path for path in self.checkpoints if path <= written][-KEPT_CHECKPOINTS:]
+        for path in self.checkpoints:
+            if path not in kept:
+                path.unlink(missing_ok=True)
+
+    def last_checkpoint(self, say: Callable[[str], None]) -> Checkpoint | None:
+        """The newest checkpoint that is whole; damaged ones are named and left aside."""
+        paths = self.checkpoints
+        while paths:
+            path = paths.pop()
+            try:
+                tensors, notes = _read_tensors(path)
+                return Checkpoint(notes.pop("epoch"), notes.pop("batch"), tensors, notes)
+            except _Damaged as fault:
+                remedy = f"going back to {paths[-1].name}" if paths else "no other is left, so the run starts afresh"
+                say(f"{path.name} is damaged ({fault}); {remedy}")
+        return None
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """The files to resume from, the newest last."""
+        return sorted(self.path.glob("checkpoint-*.safetensors"))
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """All of the file or none of it, on the disk when this returns."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        try:
+            with temporary.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+    except OSError as fault:
+        raise PicojouleError(
+            f"cannot write {path} ({fault.strerror}): {_remedy(fault)} and run the same command again, nothing that "
+            "was finished is lost"
+        ) from fault
+    with contextlib.suppress(OSError):  # not every file system can; the file itself is whole in any case
+        _flush_folder(path.parent)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make a renaming outlast a power failure."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remedy(fault: OSError) -> str:
+    return "free some space" if fault.errno in (errno.ENOSPC, errno.EDQUOT) else "make the folder writable"
+
+
+def _packed(tensors: dict[str, Tensor], notes: dict[str, Any]) -> bytes:
+    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    text = json.dumps(notes, allow_nan=False)
+    content: bytes = save(plain, metadata={"notes": text, "digest": _digest(plain, text)})
+    return content
+
+
+class _Damaged(Exception):
+    """A file of tensors that cannot be read or is not what was written."""
+
+
+def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
+    except (OSError, SafetensorError, ValueError) as fault:
+        raise _Damaged(fault) from None
+    text = metadata.get("notes", "")
+    if metadata.get("digest") != _digest(tensors, text):
+        raise _Damaged("its content does not match its checksum")
+    notes: dict[str, Any] = json.loads(text)
+    return tensors, notes
+
+
+def _digest(tensors: dict[str, Tensor], notes: str) -> str:
+    digest = hashlib.blake2b(notes.encode(), digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as fault:
+        raise PicojouleError(
+            f"{path} cannot be read ({fault}): remove it and run `picojoule train` with the same recipe again"
+        ) from None

@@ -1,0 +1,344 @@
+"""The command line as its users meet it: output, exit status, and one sentence for every mistake."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import torch
+import typer.main
+
+import picojoule as pj
+from picojoule.cli import app, main
+
+
+@dataclass(frozen=True)
+class Outcome:
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command line in this process, as the installed script calls it."""
+
+    def run(*arguments: str, columns: int = 120) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["picojoule", *arguments])
+        monkeypatch.setenv("COLUMNS", str(columns))
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return Outcome(int(stop.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
+    """Modules of a user in the current folder, forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    path, modules = list(sys.path), set(sys.modules)
+
+    def write(name: str, source: str) -> None:
+        file = tmp_path / f"{name.replace('.', '/')}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(source, encoding="utf-8")
+
+    yield write
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if name.startswith("users_"):
+            del sys.modules[name]
+
+
+def is_a_sentence(outcome: Outcome, *parts: str) -> bool:
+    """Exit status 2, nothing on standard output, one line that names what is wrong."""
+    assert outcome.status == 2
+    assert outcome.out == ""
+    assert outcome.err.startswith("picojoule: ")
+    assert outcome.err.count("\n") == 1
+    assert "Traceback" not in outcome.err
+    for part in parts:
+        assert part in outcome.err, part
+    return True
+
+
+@functools.cache
+def traced(model: str, psi: Any) -> pj.Synapses:
+    net = pj.zoo.create(model)
+    return pj.trace(net, torch.zeros(1, *net.input_shape), psi=psi)
+
+
+# ------------------------------------------------------------------------------------------------------- profile --json
+
+
+PAPER = {
+    # model: neurons, spiking layers, the encoder's MACs, and the synapses under "uniform" and "paper"
+    "cnn7": (59_688, 6, 64 * 15 * 15 * 9, 98_895_888, 98_895_888),
+    "vgg11": (249_856, 10, 64 * 3 * (3 * 32 - 2) ** 2, 827_367_424, 2_526_060_544),
+    "resnet18": (671_744, 20, 64 * 3 * (3 * 32 - 2) ** 2, 553_730_048, 553_730_048),
+}
+FIELDS = "model input_shape psi neurons spiking_layers synapses encoder_macs penalty_at_one layers".split()
+LAYER_FIELDS = "name shape neurons synapses psi_min psi_max".split()
+
+
+@pytest.mark.parametrize("model", pj.zoo.names())
+@pytest.mark.parametrize("psi", ["exact", "uniform", "paper"])
+def test_profile_as_json(run: Run, model: str, psi: Any) -> None:
+    outcome = run("profile", model, "--psi", psi, "--json")
+    assert outcome.status == 0
+    assert outcome.err == ""
+    fields = json.loads(outcome.out)
+    assert list(fields) == FIELDS
+    synapses = traced(model, psi)
+    neurons, layers, encoder, uniform, paper = PAPER[model]
+    assert fields["model"] == model
+    assert fields["input_shape"] == list(synapses.input_shape)
+    assert fields["psi"] == psi
+    assert (fields["neurons"], fields["spiking_layers"]) == (neurons, layers)
+    if psi != "exact":
+        assert fields["synapses"] == (uniform if psi == "uniform" else paper)
+    if psi == "exact" or model == "cnn7":
+        assert fields["encoder_macs"] == encoder
+    assert fields["penalty_at_one"] == {"syn": fields["synapses"], "total": neurons, "balance": layers}
+    for kind, at_one in fields["penalty_at_one"].items():
+        assert type(at_one) is int
+        assert pj.Penalty(synapses, kind).at_one == pytest.approx(at_one, rel=1e-14)
+    for key in ("neurons", "spiking_layers", "synapses", "encoder_macs"):
+        assert type(fields[key]) is int
+    assert [row["name"] for row in fields["layers"]] == list(synapses)
+    assert sum(row["synapses"] for row in fields["layers"]) == fields["synapses"]
+    assert sum(row["neurons"] for row in fields["layers"]) == neurons
+    for row in fields["layers"]:
+        fan_out = synapses[row["name"]].fan_out
+        assert list(row) == LAYER_FIELDS
+        assert row["shape"] == list(fan_out.shape)
+        assert (row["psi_min"], row["psi_max"]) == (fan_out.min().item(), fan_out.max().item())
+        assert psi != "exact" or type(row["psi_max"]) is int
+
+
+def test_profile_without_psi_is_exact(run: Run) -> None:
+    assert run("profile", "cnn7", "--json") == run("profile", "cnn7", "--psi", "exact", "--json")
+
+
+# -------------------------------------------------------------------------------------------------------- profile table
+
+
+@pytest.mark.parametrize("model", pj.zoo.names())
+def test_profile_as_a_table(run: Run, model: str) -> None:
+    outcome = run("profile", model, "--psi", "uniform")
+    assert outcome.status == 0
+    assert outcome.err == ""
+    neurons, layers, _, synapses, _ = PAPER[model]
+    words = " ".join(outcome.out.split())
+    for statement in (
+        "ψ = uniform",
+        "×32×32",
+        f"syn {synapses:,}",
+        f"total {neurons:,}",
+        f"balance {layers}",
+        "multiply-accumulates",
+        "share",
+        "100.0%",
+    ):
+        assert statement in words, statement
+    for name in traced(model, "uniform"):
+        assert name in outcome.out, name
+
+
+def test_shares_add_up(run: Run) -> None:
+    out = run("profile", "cnn7").out
+    rows = [line for line in out.splitlines() if "spike" in line]
+    shares = [float(row.split("%")[0].split()[-1]) for row in rows]
+    assert len(shares) == 6
+    assert sum(shares) == pytest.approx(100, abs=0.3)
+
+
+# ------------------------------------------------------------------------------------------------- a model of one's own
+
+
+OWN = """
+from torch import nn
+import picojoule as pj
+
+def build():
+    return nn.Sequential(nn.Conv2d(2, 4, 3), pj.Spike(), nn.Flatten(), nn.Linear(4 * 3 * 3, 5))
+
+class Knows(nn.Sequential):
+    input_shape = (2, 5, 5)
+    def __init__(self):
+        super().__init__(*build())
+
+def relay():
+    return nn.Sequential(nn.Conv2d(1, 4, 3), pj.Spike(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 5))
+
+def number():
+    return 7
+
+def without_spikes():
+    return nn.Linear(2, 2)
+
+def hungry(width):
+    return build()
+
+VALUE = 3
+"""
+
+
+@pytest.mark.parametrize("arguments", [("users_nets:build", "--input", "2,5,5"), ("users_nets:Knows",)])
+def test_a_model_of_ones_own(run: Run, package: Callable[[str, str], None], arguments: tuple[str, ...]) -> None:
+    package("users_nets", OWN)
+    outcome = run("profile", *arguments, "--json")
+    assert outcome.status == 0, outcome.err
+    assert json.loads(outcome.out) == {
+        "model": arguments[0],
+        "input_shape": [2, 5, 5],
+        "psi": "exact",
+        "neurons": 36,
+        "spiking_layers": 1,
+        "synapses": 180,
+        "encoder_macs": 3 * 3 * 9 * 2 * 4,
+        "penalty_at_one": {"syn": 180, "total": 36, "balance": 1},
+        "layers": [{"name": "1", "shape": [4, 3, 3], "neurons": 36, "synapses": 180, "psi_min": 5, "psi_max": 5}],
+    }
+
+
+def test_a_model_of_ones_own_in_a_package(run: Run, package: Callable[[str, str], None]) -> None:
+    package("users_package.deep.nets", OWN)
+    outcome = run("profile", "users_package.deep.nets:build", "--input", "2,5,5")
+    assert outcome.status == 0, outcome.err
+    assert "180" in outcome.out
+
+
+def test_a_relay_has_no_neurons_in_the_profile(run: Run, package: Callable[[str, str], None]) -> None:
+    package("users_nets", OWN)
+    fields = json.loads(run("profile", "users_nets:relay", "--input", "1,4,4", "--json").out)
+    assert [(row["name"], row["neurons"], row["synapses"]) for row in fields["layers"]] == [("1", 16, 0), ("2", 0, 20)]
+    assert fields["penalty_at_one"] == {"syn": 20, "total": 16, "balance": 1}
+    assert "relay" in run("profile", "users_nets:relay", "--input", "1,4,4").out
+
+
+# ------------------------------------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize("name", ["cnn8", "CNN7", "", "resnet", "../cnn7"])
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_wrong_model_lists_the_valid_ones(run: Run, name: str, options: tuple[str, ...]) -> None:
+    assert is_a_sentence(run("profile", name, *options), repr(name), *pj.zoo.names())
+
+
+def test_a_near_miss_is_guessed(run: Run) -> None:
+    assert is_a_sentence(run("profile", "vgg1"), "did you mean 'vgg11'?")
+
+
+@pytest.mark.parametrize("psi", ["Exact", "", "papers"])
+def test_a_wrong_psi_lists_the_valid_ones(run: Run, psi: str) -> None:
+    assert is_a_sentence(run("profile", "cnn7", "--psi", psi), repr(psi), "exact", "uniform", "paper")
+
+
+@pytest.mark.parametrize("shape", ["", ",", "3,,32", "3,-1,32", "0,32,32", "a,b", "3.5,32,32", "3x32x32"])
+def test_a_wrong_input(run: Run, shape: str) -> None:
+    assert is_a_sentence(run("profile", "cnn7", "--input", shape), repr(shape), "--input 3,32,32")
+
+
+@pytest.mark.parametrize("shape", ["1,8,8", "1,32", "1,32,32,32"])
+def test_an_input_that_does_not_fit_the_model(run: Run, shape: str) -> None:
+    assert is_a_sentence(run("profile", "cnn7", "--input", shape), "shape")
+
+
+def test_other_channels_than_usual(run: Run) -> None:
+    fields = json.loads(run("profile", "cnn7", "--input", "3,32,32", "--json").out)
+    assert fields["input_shape"] == [3, 32, 32]
+    assert fields["encoder_macs"] == 3 * PAPER["cnn7"][2]
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("users_nets:number", ["int", "nn.Module"]),
+        ("users_nets:without_spikes", ["no spiking layer"]),
+        ("users_nets:hungry", ["users_nets:hungry", "width"]),
+        (".users_nets:build", ["'.users_nets"]),
+        ("users_nets:builds", ["'builds'", "build", "relay"]),
+        ("users_nets:VALUE", ["'VALUE'", "build"]),
+        ("users_nets:", ["package.module:factory"]),
+        (":build", ["package.module:factory"]),
+        ("users_missing:build", ["cannot import 'users_missing'"]),
+        ("users_nets.build:build", ["cannot import 'users_nets.build'"]),
+        ("users_needy:build", ["cannot import 'users_needy'", "no_such_library"]),
+    ],
+)
+def test_a_wrong_factory(run: Run, package: Callable[[str, str], None], name: str, parts: list[str]) -> None:
+    package("users_nets", OWN)
+    package("users_needy", "import no_such_library\n")
+    assert is_a_sentence(run("profile", name, "--input", "2,5,5"), *parts)
+
+
+def test_a_model_that_does_not_say_what_it_takes_in(run: Run, package: Callable[[str, str], None]) -> None:
+    package("users_nets", OWN)
+    assert is_a_sentence(run("profile", "users_nets:build"), "--input 3,32,32")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("profil",), ("profile",), ("profile", "cnn7", "--pis", "exact"), ("--nonsense",)]
+)
+def test_wrong_usage(run: Run, arguments: tuple[str, ...]) -> None:
+    outcome = run(*arguments)
+    assert outcome.status == 2
+    assert outcome.out == ""
+    assert "Traceback" not in outcome.err
+    assert "Usage" in outcome.err
+
+
+def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
+    source = "from picojoule.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", source, "profile", "cnn8", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert is_a_sentence(Outcome(done.returncode, done.stdout, done.stderr), *pj.zoo.names())
+
+
+# ----------------------------------------------------------------------------------------------------------------- help
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command below the given one."""
+    if path:
+        yield path
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(child, (*path, name))
+
+
+COMMANDS = list(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_help_shows_an_example(run: Run, path: tuple[str, ...]) -> None:
+    outcome = run(*path, "--help")
+    assert outcome.status == 0
+    assert "Example" in outcome.out
+    assert f"picojoule {' '.join(path)}" in " ".join(outcome.out.split("Example")[1].split())
+
+
+def test_profile_is_among_the_commands() -> None:
+    assert ("profile",) in COMMANDS
+
+
+def test_version(run: Run) -> None:
+    assert run("--version") == Outcome(0, f"{pj.__version__}\n", "")

@@ -1,0 +1,85 @@
+"""The project's own files agree with each other."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import picojoule as pj
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[1]
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+CONSTRAINTS = [
+    Requirement(line)
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+DECLARED = [
+    Requirement(line)
+    for line in (
+        *PYPROJECT["build-system"]["requires"],
+        *PYPROJECT["project"]["dependencies"],
+        *(line for extra in PYPROJECT["project"]["optional-dependencies"].values() for line in extra),
+    )
+]
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+
+
+def applies(requirement: Requirement, python: str) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"python_version": python})
+
+
+def pins(name: str, python: str) -> list[Requirement]:
+    name = canonicalize_name(name)
+    return [pin for pin in CONSTRAINTS if canonicalize_name(pin.name) == name and applies(pin, python)]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "python"),
+    [
+        pytest.param(requirement, python, id=f"{requirement.name}-{python}")
+        for requirement in DECLARED
+        for python in PYTHONS
+        if applies(requirement, python)
+    ],
+)
+def test_what_is_needed_has_one_tested_version(requirement: Requirement, python: str) -> None:
+    (pin,) = pins(requirement.name, python)
+    (specifier,) = pin.specifier
+    assert specifier.operator == "=="
+    assert requirement.specifier.contains(specifier.version)
+
+
+@pytest.mark.parametrize("name", sorted({canonicalize_name(pin.name) for pin in CONSTRAINTS}))
+def test_no_package_is_pinned_twice(name: str) -> None:
+    assert all(len(pins(name, python)) <= 1 for python in PYTHONS)
+
+
+def test_the_supported_pythons_are_those_tested() -> None:
+    stated = [c.rsplit(" ", 1)[1] for c in PYPROJECT["project"]["classifiers"] if re.search(r"Python :: 3\.\d+$", c)]
+    assert tuple(stated) == PYTHONS
+    assert PYPROJECT["project"]["requires-python"] == f">={PYTHONS[0]}"
+
+
+def test_the_readme_shows_every_file_of_the_package() -> None:
+    tree = (ROOT / "README.md").read_text(encoding="utf-8").split("## The tree", 1)[1]
+    shown = set(re.findall(r"^  ([a-z_]+(?:\.py|/)) ", tree, flags=re.MULTILINE))
+    package = ROOT / "src" / "picojoule"
+    there = {path.name for path in package.glob("*.py") if not path.name.startswith("__")}
+    there |= {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
+    assert shown == there
+
+
+def test_the_package_ships_its_types() -> None:
+    assert (Path(pj.__file__).parent / "py.typed").is_file()

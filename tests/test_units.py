@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from picojoule.units import format_joules
+
+
+@pytest.mark.parametrize(
+    ("joules", "text"),
+    [
+        (None, "not priced"),
+        (0.0, "0 J"),
+        (2.5, "2.50 J"),
+        (1.0, "1.00 J"),
+        (0.999, "999 mJ"),
+        (0.9996, "1.00 J"),
+        (89.006e-6, "89.0 µJ"),
+        (5.4e-12, "5.40 pJ"),
+        (6 * 0.9e-12, "5.40 pJ"),
+        (110.4e-12, "110 pJ"),
+        (999.4e-12, "999 pJ"),
+        (999.6e-12, "1.00 nJ"),
+        (99.95e-9, "100 nJ"),
+        (1e-9, "1.00 nJ"),
+        (1e-9 * (1 - 2**-53), "1.00 nJ"),
+        (0.03e-12, "0.0300 pJ"),
+    ],
+)
+def test_three_digits_and_the_fitting_unit(joules: float | None, text: str) -> None:
+    assert format_joules(joules) == text
+
+
+@pytest.mark.parametrize("exponent", range(-12, 3))
+@pytest.mark.parametrize("digits", [1.0, 1.004, 1.005, 9.994, 9.995, 9.9999])
+def test_what_is_written_is_within_half_of_the_last_digit(digits: float, exponent: int) -> None:
+    joules = digits * 10.0**exponent
+    number, unit = format_joules(joules).split(" ")
+    assert "e" not in number or joules >= 999
+    written = float(number) * {"J": 1.0, "mJ": 1e-3, "µJ": 1e-6, "nJ": 1e-9, "pJ": 1e-12}[unit]
+    assert written == pytest.approx(joules, rel=0.0051)

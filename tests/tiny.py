@@ -1,0 +1,201 @@
+"""Networks so small that a whole run takes a second, as `model.name = "tiny:net"`, and recipes for them on digits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import picojoule as pj
+
+Neuron = Callable[[], nn.Module]
+
+RECIPE = """
+model.name = "tiny:net"
+data.name = "digits"
+data.limit = 200
+optimizer.lr = 0.01
+penalty.strength = 0.5
+training.epochs = 3
+training.batch_size = 40
+training.precision = "32"
+training.threads = 1
+"""
+BATCHES = 5
+"""An epoch of the recipe."""
+
+
+def recipe(*overrides: str) -> pj.Recipe:
+    return pj.Recipe.loads(RECIPE, *overrides)
+
+
+class Classifier(nn.Sequential):
+    input_shape = (1, 32, 32)
+
+    def __init__(self, **layers: nn.Module) -> None:
+        super().__init__(OrderedDict(layers))
+
+
+def net(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
+    """Everything that has a state: weights, batch norm, dropout."""
+    return Classifier(
+        conv1=nn.Conv2d(in_channels, 4, 5, 4),
+        norm1=nn.BatchNorm2d(4),
+        spike1=neuron(),
+        drop1=nn.Dropout(0.2),
+        conv2=nn.Conv2d(4, 8, 3, 2),
+        norm2=nn.BatchNorm2d(8),
+        spike2=neuron(),
+        flat=nn.Flatten(),
+        out=nn.Linear(72, classes),
+    )
+
+
+def normed(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
+    """Batch norm and no dropout."""
+    layers = net(classes, in_channels, neuron).named_children()
+    return Classifier(**{name: layer for name, layer in layers if name != "drop1"})
+
+
+def plain(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
+    """Neither batch norm nor dropout: nothing in it depends on how a batch is shared out."""
+    layers = net(classes, in_channels, neuron).named_children()
+    model = Classifier(**{name: layer for name, layer in layers if name not in ("norm1", "drop1", "norm2")})
+    for name, parameter in model.named_parameters():
+        if name.endswith("weight"):
+            nn.init.kaiming_normal_(parameter)
+    return model
+
+
+def pooled(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
+    """With a relay."""
+    return Classifier(
+        conv1=nn.Conv2d(in_channels, 4, 5, 4),
+        norm1=nn.BatchNorm2d(4),
+        spike1=neuron(),
+        pool1=nn.MaxPool2d(2),
+        conv2=nn.Conv2d(4, 8, 3),
+        norm2=nn.BatchNorm2d(8),
+        spike2=neuron(),
+        flat=nn.Flatten(),
+        out=nn.Linear(8, classes),
+    )
+
+
+class BreaksDown(nn.Module):
+    """Turns its input into NaN from the second training epoch on: the seventh batch is the first that it spoils."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
+        self.seen: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x
+        self.seen += 1
+        return x * torch.nan if self.seen > BATCHES + 1 else x
+
+
+def breaks_down(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
+    model = net(classes, in_channels, neuron)
+    return Classifier(**dict(model.named_children()), end=BreaksDown())
+
+
+def another(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
+    """The same with one layer wider."""
+    layers = dict(net(classes, in_channels, neuron).named_children())
+    layers["flat"] = nn.Sequential(nn.Flatten(), nn.Linear(72, 80), neuron())
+    layers["out"] = nn.Linear(80, classes)
+    return Classifier(**layers)
+
+
+# --- Runs ------------------------------------------------------------------------------------------------------------
+
+
+class Watcher:
+    """A reporter that remembers, and does something after a given number of batches or epochs."""
+
+    def __init__(
+        self, after_batch: dict[int, Callable[[], None]] | None = None, after_epoch: dict[int, Callable[[], None]] |
+        None = None
+    ) -> None:
+        self.said: list[str] = []
+        self.began: list[tuple[int, int]] = []
+        self.batches = 0
+        self.epochs: list[dict[str, Any]] = []
+        self.ended = 0
+        self._after_batch, self._after_epoch = after_batch or {}, after_epoch or {}
+
+    def begin(self, run: pj.Run, recipe: pj.Recipe, batches: int, epoch: int, batch: int) -> None:
+        self.began.append((epoch, batch))
+
+    def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
+        self.batches += 1
+        self._after_batch.get(self.batches, lambda: None)()
+
+    def epoch(self, metrics: dict[str, Any]) -> None:
+        self.epochs.append(metrics)
+        self._after_epoch.get(len(self.epochs), lambda: None)()
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+def signal_to_self(number: signal.Signals) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+def traces(run: pj.Run) -> dict[str, Any]:
+    """All that a run leaves, but for the time it took."""
+    metrics = [{key: value for key, value in entry.items() if key != "seconds"} for entry in run.metrics]
+    files = {path.name for path in run.path.iterdir()} - {".lock"}
+    return {
+        "files": files,
+        "metrics": json.dumps(metrics),
+        "result": (run.path / "result.json").read_bytes(),
+        "weights": (run.path / "weights.safetensors").read_bytes(),
+    }
+
+
+class SignalsParent(Watcher):
+    """Asks the process that started this one to stop, as a user would."""
+
+    def __init__(self, batch: int) -> None:
+        super().__init__()
+        self._batch = batch
+
+    def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
+        super().step(epoch, batch, loss, accuracy)
+        if self.batches == self._batch:
+            os.kill(os.getppid(), signal.SIGTERM)
+
+
+class _Slow(Watcher):
+    """Pauses after each batch and keeps count of them in a file."""
+
+    def __init__(self, count: Path, seconds: float) -> None:
+        super().__init__()
+        self._count, self._seconds = count, seconds
+
+    def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
+        super().step(epoch, batch, loss, accuracy)
+        self._count.write_text(str(self.batches))
+        time.sleep(self._seconds)
+
+
+def train_slowly(text: str, into: str, count: str, seconds: float) -> None:
+    """For a process of its own."""
+    torch.set_num_threads(1)
+    pj.fit(pj.Recipe.loads(text), into, reporters=[_Slow(Path(count), seconds)])
