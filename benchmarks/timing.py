@@ -31,9 +31,11 @@ class Timings:
         return low, middle, high
 
     def line(self, name: str, base: str) -> str:
-        low, middle, high = self.ratio(name, base)
+        """The ratio of the medians, with the quartiles of the single turns' ratios to show the noise."""
+        low, _, high = self.ratio(name, base)
         seconds = f"{self.median(name):.4f} s : {self.median(base):.4f} s"
-        return f"{name} : {base} = {middle:.3f} (quartiles {low:.3f} – {high:.3f}); {seconds}"
+        overall = self.median(name) / self.median(base)
+        return f"{name} : {base} = {overall:.3f} (single turns: quartiles {low:.3f} – {high:.3f}); {seconds}"
 
 
 def interleaved(

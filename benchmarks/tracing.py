@@ -6,10 +6,10 @@ python benchmarks/tracing.py [--models resnet18] [--turns 9]
 from __future__ import annotations
 
 import argparse
-import resource
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
 import torch
 from timing import console, describe_machine, interleaved
@@ -31,11 +31,17 @@ def contestants(name: str) -> dict[str, Callable[[], object]]:
 
 
 def peak_growth(name: str, contestant: str) -> int:
-    """Bytes by which one run raises the peak of a fresh process that has built the network already."""
+    """Bytes by which one run raises the memory of a fresh process that has built the network already (Linux)."""
     run = contestants(name)[contestant]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of everything before
+    before = memory("VmRSS")
     run()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    return memory("VmHWM") - before
+
+
+def memory(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
 def main() -> None:

@@ -169,3 +169,25 @@ def test_module_is_a_thin_shell() -> None:
     assert repr(module) == "Spike(threshold=2.0, surrogate=S3NN(alpha=0.25, tau=1.0))"
     assert module.state_dict() == {}
     assert repr(copy.deepcopy(module)) == repr(module)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last", "expanded gradient", "bfloat16"])
+@each_surrogate
+def test_large_tensors_get_the_same_gradient_as_small_ones(surrogate: Surrogate, layout: str) -> None:
+    """Large tensors go through the backward pass block by block; every element must come out the same."""
+    u = torch.randn(3, 8, 83, 97) + 0.5  # no multiple of the block
+    grad = torch.randn_like(u)
+    if layout == "channels_last":
+        u, grad = (x.contiguous(memory_format=torch.channels_last) for x in (u, grad))
+    elif layout == "expanded gradient":
+        grad = grad[:1].expand(u.shape)
+    elif layout == "bfloat16":
+        u, grad = u.bfloat16(), grad.bfloat16()
+    u.requires_grad_()
+    spike(u, 1.0, surrogate).backward(grad)
+    assert u.grad is not None
+    assert u.grad.stride() == u.stride()
+    for sample in range(len(u)):
+        small = u[sample, :, :20].detach().clone().requires_grad_()
+        spike(small, 1.0, surrogate).backward(grad[sample, :, :20])
+        assert torch.equal(u.grad[sample, :, :20], small.grad)

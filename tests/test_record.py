@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 import torch
 
 import picojoule as pj
+import tiny
 from picojoule.record import Checkpoint, Run, write_atomically
 
 

@@ -110,14 +110,6 @@ def breaks_down(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
     return Classifier(**dict(model.named_children()), end=BreaksDown())
 
 
-def another(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
-    """The same with one layer wider."""
-    layers = dict(net(classes, in_channels, neuron).named_children())
-    layers["flat"] = nn.Sequential(nn.Flatten(), nn.Linear(72, 80), neuron())
-    layers["out"] = nn.Linear(80, classes)
-    return Classifier(**layers)
-
-
 # --- Runs ------------------------------------------------------------------------------------------------------------
 
 
@@ -125,8 +117,9 @@ class Watcher:
     """A reporter that remembers, and does something after a given number of batches or epochs."""
 
     def __init__(
-        self, after_batch: dict[int, Callable[[], None]] | None = None, after_epoch: dict[int, Callable[[], None]] |
-        None = None
+        self,
+        after_batch: dict[int, Callable[[], None]] | None = None,
+        after_epoch: dict[int, Callable[[], None]] | None = None,
     ) -> None:
         self.said: list[str] = []
         self.began: list[tuple[int, int]] = []

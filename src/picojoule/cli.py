@@ -20,11 +20,12 @@ import picojoule
 from picojoule import data as datasets
 from picojoule import engine, evaluation, zoo
 from picojoule.display import Display, TensorBoard
-from picojoule.engine import Reporter
 from picojoule.errors import PicojouleError, unknown
+from picojoule.interruption import Interrupted
 from picojoule.recipe import Recipe
 from picojoule.rules import Psi
 from picojoule.synapse import trace
+from picojoule.training import Reporter
 
 app = typer.Typer(
     name="picojoule",
@@ -38,13 +39,18 @@ app = typer.Typer(
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output and nothing else.")]
 
 
-@app.callback()
-def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
-) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(picojoule.__version__)
         raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None: ...
 
 
 @app.command()
@@ -231,7 +237,7 @@ def main() -> NoReturn:
     except PicojouleError as error:
         print(f"picojoule: {error}", file=sys.stderr)
         sys.exit(2)
-    except engine.Interrupted as stop:
+    except Interrupted as stop:
         print(f"picojoule: {stop}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:

@@ -56,9 +56,10 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """The same fields for every network; those of spikes are None where there are none."""
         head = {"split": self.split, "samples": self.samples, "accuracy": self.accuracy, "loss": self.loss}
-        dense = {"ann_joules": self.ann_joules, "steps": 1, "hardware": self.hardware, "layers": []}
-        bill = self.energy.to_dict() if self.energy is not None else dense
-        return {**head, **{field: bill.get(field) for field in _ENERGY_FIELDS}}
+        bill: dict[str, Any] = dict.fromkeys(_ENERGY_FIELDS)
+        bill |= {"ann_joules": self.ann_joules, "steps": 1, "hardware": self.hardware, "layers": []}
+        bill = self.energy.to_dict() if self.energy is not None else bill
+        return {**head, **{field: bill[field] for field in _ENERGY_FIELDS}}
 
 
 def evaluate(run: Run | str | os.PathLike[str], split: Split = "test") -> Evaluation:

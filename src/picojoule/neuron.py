@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
@@ -32,8 +33,8 @@ def spike(u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
     >>> u.grad
     tensor([0.4200, 2.0000, 1.0000])
     """
-    spikes: Tensor = _Heaviside.apply(u, threshold, surrogate)  # type: ignore[no-untyped-call]  # torch has no types
-    here return spikes
+    spikes: Tensor = _Heaviside.apply(u, threshold, surrogate)  # type: ignore[no-untyped-call]
+    return spikes
 
 
 class Spike(nn.Module):
@@ -65,6 +66,8 @@ class _Heaviside(Function):
 
     @staticmethod
     def forward(u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
+        if _is_eager(u):  # one pass and no boolean copy
+            return torch.ge(u, threshold, out=torch.empty_like(u))
         return (u >= threshold).to(u.dtype)
 
     @staticmethod
@@ -75,7 +78,44 @@ class _Heaviside(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (u,) = ctx.saved_tensors
+        if _fits_in_blocks(u, grad):
+            return _blockwise(grad, u, ctx.threshold, ctx.surrogate), None, None
         return grad * ctx.surrogate(u, ctx.threshold), None, None
+
+
+_BLOCK = 1 << 17
+"""Elements: a surrogate makes a dozen passes over the potential, which are cheap while the data stay in the cache."""
+
+
+def _is_eager(x: Tensor) -> bool:
+    """Whether the numbers are here: neither being compiled nor inside a transform such as vmap."""
+    return not torch.compiler.is_compiling() and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+
+
+def _fits_in_blocks(u: Tensor, grad: Tensor) -> bool:
+    """Whether both lie densely in a CPU's memory, in the same order."""
+    return (
+        _is_eager(grad)
+        and not torch.is_grad_enabled()
+        and u.device.type == "cpu"
+        and u.numel() > _BLOCK
+        and u.stride() == grad.stride()
+        and _is_dense(u)
+    )
+
+
+def _is_dense(x: Tensor) -> bool:
+    return x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))
+
+
+def _blockwise(grad: Tensor, u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
+    """grad · surrogate(u), block by block."""
+    result = torch.empty_like(u)
+    flat_u, flat_grad, flat_result = (x.as_strided((u.numel(),), (1,)) for x in (u, grad, result))
+    for first in range(0, u.numel(), _BLOCK):
+        part = slice(first, first + _BLOCK)
+        torch.mul(flat_grad[part], surrogate(flat_u[part], threshold), out=flat_result[part])
+    return result
 
 
 def _check(threshold: float, surrogate: Surrogate) -> None:

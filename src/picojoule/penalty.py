@@ -110,7 +110,7 @@ class _Weighted(Function):
     def forward(ctx: Any, coefficients: Tensor, p: float, scale: float, binary: bool, *by_step: Tensor) -> Tensor:
         ctx.p, ctx.scale = p, scale
         ctx.save_for_backward(coefficients, *by_step) if p != 1 else ctx.save_for_backward(coefficients)
-        ctx.like = [(spikes.shape, spikes.dtype) for spikes in by_step]
+        ctx.like = [(spikes.shape, spikes.stride(), spikes.dtype) for spikes in by_step]
         powers = [spikes if p == 1 else spikes.detach().float().pow(p) for spikes in by_step]
         sums = torch.stack([summed_over_batch(x, binary=binary) for x in powers]).to(coefficients.dtype).sum(0)
         return (sums * coefficients).sum().mul(scale).float()
@@ -120,10 +120,18 @@ class _Weighted(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         coefficients, *by_step = ctx.saved_tensors
         one_map = coefficients * (grad.to(coefficients.dtype) * ctx.scale * ctx.p)
-        grads = [one_map.to(dtype).expand(shape) for shape, dtype in ctx.like]
+        grads = [_for_every_sample(one_map, *like) for like in ctx.like]
         if by_step:
             grads = [g * spikes.pow(ctx.p - 1) for g, spikes in zip(grads, by_step, strict=True)]
         return None, None, None, None, *grads
+
+
+def _for_every_sample(one_map: Tensor, shape: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """The map as a batch, without copies, laid out in memory like the spikes, to whose gradient autograd adds it."""
+    if 0 in stride[1:]:  # spikes that are themselves one value seen many times
+        return one_map.to(dtype).expand(shape)
+    laid_out = torch.empty_strided(shape[1:], stride[1:], dtype=dtype, device=one_map.device)
+    return laid_out.copy_(one_map).expand(shape)
 
 
 def _coefficients(layer: Layer, weights: Tensor | float) -> Tensor:

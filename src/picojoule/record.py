@@ -30,6 +30,8 @@ from picojoule.recipe import Recipe
 KEPT_CHECKPOINTS = 2
 """The newest, and the one before it in case the newest turns out to be damaged."""
 
+_METADATA = "picojoule"
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -220,7 +222,8 @@ def _remedy(fault: OSError) -> str:
 def _packed(tensors: dict[str, Tensor], notes: dict[str, Any]) -> bytes:
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(notes, allow_nan=False)
-    content: bytes = save(plain, metadata={"notes": text, "digest": _digest(plain, text)})
+    # One entry only: safetensors writes several in any order, and equal runs are to have equal files.
+    content: bytes = save(plain, metadata={_METADATA: f"{_digest(plain, text)} {text}"})
     return content
 
 
@@ -235,8 +238,8 @@ def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
     except (OSError, SafetensorError, ValueError) as fault:
         raise _Damaged(fault) from None
-    text = metadata.get("notes", "")
-    if metadata.get("digest") != _digest(tensors, text):
+    digest, _, text = metadata.get(_METADATA, "").partition(" ")
+    if digest != _digest(tensors, text):
         raise _Damaged("its content does not match its checksum")
     notes: dict[str, Any] = json.loads(text)
     return tensors, notes

@@ -384,7 +384,7 @@ class StructuralPass(TorchFunctionMode):
                 f"the weight of {name} {self._where()} is made from a pruned one, so it cannot be known which "
                 "synapses are left; use the pruned weight as it is"
             )
-        return torch.ones(weight.shape, dtype=torch.float64, device="cpu")
+        return torch.ones((), dtype=torch.float64, device="cpu").expand(weight.shape)
 
     # ---------------------------------------------------------------------------------------------------------- modules
 

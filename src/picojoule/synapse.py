@@ -13,6 +13,8 @@ both the energy meter and the penalty read. Conventions (`psi=`):
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -129,7 +131,7 @@ class Synapses(Mapping[str, Layer]):
             f"Fed by the input, outside ψ: {self.encoder_macs:,} multiply-accumulates.",
         )
         for column in ("layer", "map", "neurons", "ψ", "synapses", "share"):
-            table.add_column(column, justify="left" if column == "layer" else "right")
+            table.add_column(column, justify="left" if column == "layer" else "right", overflow="fold")
         for layer in self._layers.values():
             low, high = layer.fan_out.min().item(), layer.fan_out.max().item()
             table.add_row(
@@ -236,7 +238,7 @@ def trace(
 
 
 def _run(model: nn.Module, arguments: tuple[Any, ...], psi: Psi) -> Recording:
-    with unchanged(model), torch.compiler.set_stance("force_eager"):
+    with unchanged(model), _uncompiled():
         model.eval()
         structural = StructuralPass(model, psi)
         inputs = structural.emit_input(arguments)
@@ -255,6 +257,14 @@ def _run(model: nn.Module, arguments: tuple[Any, ...], psi: Psi) -> Recording:
         if structural.recording.refusal:
             raise structural.recording.refusal
     return structural.recording
+
+
+def _uncompiled() -> contextlib.AbstractContextManager[Any]:
+    """Compiled parts of the model run as they were written; nothing is compiled if the compiler was never loaded."""
+    if "torch._dynamo" not in sys.modules:
+        return contextlib.nullcontext()
+    stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 def _one_step(name: str, by_step: list[Tensor], psi: Psi) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 import altair as alt
 from rich.table import Table
 
+from picojoule.errors import PicojouleError
 from picojoule.record import write_atomically
 from picojoule.units import format_joules
 
@@ -24,6 +25,15 @@ class Comparison:
     title: str
     labels: tuple[str, str]
     results: tuple[dict[str, Any], dict[str, Any]]
+
+    def __post_init__(self) -> None:
+        for label, result in zip(self.labels, self.results, strict=True):
+            if result["joules"] is None:
+                raise PicojouleError(f"{label!r} has no spikes and so no bill to compare: compare spiking networks")
+        if not self.results[0]["joules"]:
+            raise PicojouleError(
+                f"{self.labels[0]!r} fires no spike, so nothing can be measured against it: train it longer"
+            )
 
     @property
     def energy_ratio(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import os
@@ -23,7 +24,13 @@ def build(name: str, **settings: Any) -> nn.Module:
     Identity()
     """
     factory = _find(name)
-    model = factory(**_accepted(factory, settings))
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            model = factory(**_accepted(factory, settings))
+    except Exception as error:
+        raise PicojouleError(
+            f"{name} failed ({type(error).__name__}: {error}): name a function that builds the model without arguments"
+        ) from error
     if not isinstance(model, nn.Module):
         raise PicojouleError(
             f"{name} returned {type(model).__name__}, not an nn.Module: name a function that builds the model"
@@ -38,10 +45,12 @@ def _find(name: str) -> Callable[..., Any]:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
+        with contextlib.redirect_stdout(sys.stderr):  # standard output belongs to the command
+            module = importlib.import_module(module_name)
+    except Exception as error:  # the user's module may raise anything
         raise PicojouleError(
-            f"cannot import {module_name!r} ({error}): run from the folder that holds it, or install it"
+            f"cannot import {module_name!r} ({type(error).__name__}: {error}): run from the folder that holds it, or "
+            "install it"
         ) from error
     factory = getattr(module, attribute, None)
     if not callable(factory):

@@ -1,0 +1,329 @@
+"""Training: the only loop there is.
+
+    L = mean over the batch of [ CE + λ(e)·Ω ] + coupled weight decay,   λ(e) = strength · (e + 1)/E (schedule "linear")
+
+with the learning rate ½·lr·(1 + cos(πe/E)) in epoch e = 0 … E−1. The result is that of the last epoch; penalty and
+energy are taken on the spikes before dropout. On Lightning Fabric: CPU, CUDA or MPS, one device or several.
+
+A run writes a checkpoint every epoch and when it is told to stop (SIGINT, SIGTERM); the same call resumes it and, on
+CPU, ends with the same bits as a run that was never disturbed.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+import torch.distributed
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from picojoule.activity import watch
+from picojoule.circumstances import circumstances
+from picojoule.data import Batches, Data, RandAugment
+from picojoule.errors import PicojouleError
+from picojoule.evaluation import Evaluation, Split, build_model, count_synapses, load_weights, measure, summed
+from picojoule.interruption import Interrupted, Stop, stop_signals
+from picojoule.penalty import Penalty
+from picojoule.recipe import Recipe
+from picojoule.record import Checkpoint, Run
+from picojoule.synapse import Synapses
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+class Reporter(Protocol):
+    """Somebody who is told how a run goes: a progress display, a log, TensorBoard."""
+
+    def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None: ...
+    def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None: ...
+    def epoch(self, metrics: dict[str, Any]) -> None: ...
+    def say(self, text: str) -> None: ...
+    def end(self) -> None: ...
+
+
+class _Log:
+    """The reporter of last resort."""
+
+    def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None: ...
+    def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None: ...
+    def epoch(self, metrics: dict[str, Any]) -> None: ...
+    def end(self) -> None: ...
+
+    def say(self, text: str) -> None:
+        logging.getLogger("picojoule").warning(text)
+
+
+def train(fabric: Fabric, run: Run, recipe: Recipe, data: Data, reporters: tuple[Reporter, ...]) -> None:
+    torch.manual_seed(recipe.seed)
+    torch.set_num_threads(recipe.training.threads)
+    reporters = (reporters or (_Log(),)) if fabric.global_rank == 0 else ()
+    model = build_model(recipe)
+    if fabric.global_rank:  # the same weights in every process, but not the same dropout
+        torch.manual_seed(int(np.random.SeedSequence((recipe.seed, fabric.global_rank)).generate_state(1)[0]))
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing from torch's annotations
+    synapses = count_synapses(model, recipe)
+    penalty = (
+        Penalty(synapses, recipe.penalty.kind, recipe.penalty.p, recipe.penalty.normalized)
+        if synapses is not None
+        else None
+    )
+    if fabric.world_size > 1 and any(isinstance(m, _BatchNorm) for m in model.modules()):
+        if fabric.device.type == "cuda":
+            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        else:
+            _say(reporters, "batch-norm statistics are those of each process: the CPU has no synchronised batch norm")
+    wrapped, optimizer = fabric.setup(model, _optimizer(recipe, model))
+    training = _Training(fabric, run, recipe, data, reporters, model, wrapped, optimizer, penalty, synapses)
+    try:
+        with stop_signals() as stop:
+            training.go(stop)
+    finally:
+        for reporter in reporters:
+            reporter.end()
+
+
+def _optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
+    settings = recipe.optimizer
+    norms = {id(p) for m in model.modules() if isinstance(m, _BatchNorm) for p in m.parameters(recurse=False)}
+    spared = [p for p in model.parameters() if id(p) in norms and not settings.decay_batch_norm]
+    decayed = [p for p in model.parameters() if id(p) not in norms or settings.decay_batch_norm]
+    groups = [
+        {"params": decayed, "weight_decay": settings.weight_decay},
+        {"params": spared, "weight_decay": 0.0},
+    ]
+    if settings.name == "adam":
+        return torch.optim.Adam(groups, lr=settings.lr, betas=(0.9, 0.999), eps=1e-8)
+    return torch.optim.SGD(groups, lr=settings.lr, momentum=0.9)
+
+
+@dataclass
+class _Training:
+    """The state of one process in one run."""
+
+    fabric: Fabric
+    run: Run
+    recipe: Recipe
+    data: Data
+    reporters: tuple[Reporter, ...]
+    model: nn.Module
+    wrapped: nn.Module
+    optimizer: Any
+    penalty: Penalty | None
+    synapses: Synapses | None
+
+    def go(self, stop: Stop) -> None:
+        recipe, fabric = self.recipe, self.fabric
+        augment = RandAugment(recipe.data.randaugment_n, recipe.data.randaugment_m) if recipe.data.augment else None
+        batches = Batches(
+            self.data.train.to(fabric.device),
+            recipe.training.batch_size,
+            self.data.normalization if recipe.data.normalize else None,
+            seed=recipe.seed,
+            augment=augment,
+            device=fabric.device,
+            rank=fabric.global_rank,
+            world_size=fabric.world_size,
+        )
+        first, start, sums, metrics = self._resume()
+        if fabric.global_rank == 0:
+            self.run.write_metrics(metrics)  # without what the checkpoint does not cover
+        for reporter in self.reporters:
+            reporter.begin(self.run, recipe, len(batches), first, start)
+        for epoch in range(first, recipe.training.epochs):
+            began = time.monotonic()
+            for group in self.optimizer.param_groups:
+                group["lr"] = 0.5 * recipe.optimizer.lr * (1 + math.cos(math.pi * epoch / recipe.training.epochs))
+            sums = self._epoch(batches, epoch, start, sums, metrics, stop)
+            self._check_weights(epoch)
+            start = 0
+            metrics.append(self._epoch_metrics(epoch, sums, time.monotonic() - began))
+            sums = [0.0] * 4
+            if fabric.global_rank == 0:
+                self.run.write_metrics(metrics)
+            self._checkpoint(epoch + 1, 0, sums, metrics)
+            for reporter in self.reporters:
+                reporter.epoch(metrics[-1])
+            if self._agreed(stop.requested)[0]:
+                raise Interrupted(f"stopped after epoch {epoch + 1}; the same command goes on from there")
+        self._finish()
+
+    def _epoch(
+        self,
+        batches: Batches,
+        epoch: int,
+        start: int,
+        sums: list[float],
+        metrics: list[dict[str, Any]],
+        stop: Stop,
+    ) -> list[float]:
+        recipe = self.recipe
+        ramp = (epoch + 1) / recipe.training.epochs if recipe.penalty.schedule == "linear" else 1.0
+        strength = recipe.penalty.strength * ramp
+        self.model.train()
+        for number, (images, labels) in enumerate(batches.epoch(epoch, start), start):
+            images = images.contiguous(memory_format=torch.channels_last)
+            loss, terms = self._losses(images, labels, strength)
+            stopping, total_loss = self._agreed(stop.requested, loss.item())
+            if not math.isfinite(total_loss):
+                raise self._diverged(f"the loss became {total_loss} in epoch {epoch + 1}, batch {number + 1}")
+            self.optimizer.zero_grad()
+            self.fabric.backward(loss)
+            self.optimizer.step()
+            sums = [total + term for total, term in zip(sums, terms, strict=True)]
+            for reporter in self.reporters:
+                reporter.step(epoch, number + 1, sums[1] / sums[0], sums[2] / sums[0])
+            if stopping:
+                self._check_weights(epoch)
+                self._checkpoint(epoch, number + 1, sums, metrics)
+                raise Interrupted(
+                    f"stopped in epoch {epoch + 1} after batch {number + 1}; the same command goes on from there"
+                )
+        return sums
+
+    def _losses(self, images: Tensor, labels: Tensor, strength: float) -> tuple[Tensor, list[float]]:
+        """The objective, and what is summed over the epoch: samples, cross-entropy, right answers, Ω."""
+        if self.penalty is None:
+            logits, omega = self.wrapped(images), torch.zeros(())
+        else:
+            with watch(self.wrapped) as activity:
+                logits = self.wrapped(images)
+            with torch.set_grad_enabled(strength > 0):
+                omega = self.penalty(activity)
+        logits = logits.float()
+        entropy = F.cross_entropy(logits, labels)
+        loss = entropy + strength * omega if strength > 0 else entropy
+        right = (logits.argmax(1) == labels).sum().item()
+        samples = len(labels)
+        return loss, [samples, entropy.item() * samples, right, omega.item() * samples]
+
+    def _epoch_metrics(self, epoch: int, sums: list[float], seconds: float) -> dict[str, Any]:
+        if self.fabric.world_size > 1:
+            sums = summed(self.fabric, torch.tensor(sums, dtype=torch.float64)).tolist()
+            for buffer in self.model.buffers():  # batch norm's: one network is measured, the first process's
+                torch.distributed.broadcast(buffer, 0)
+        samples, entropy, right, omega = sums
+        validation = self._measure("validation")
+        energy = validation.energy
+        for layer in energy.layers if energy is not None else ():
+            if layer.rate == 0:
+                _say(
+                    self.reporters,
+                    f"the layer {layer.name} has fallen silent: no spike on the whole validation set (epoch "
+                    f"{epoch + 1})",
+                )
+        return {
+            "epoch": epoch,
+            "train_loss": entropy / samples,
+            "train_accuracy": right / samples,
+            "train_penalty": omega / samples if self.penalty is not None else None,
+            "validation_loss": validation.loss,
+            "validation_accuracy": validation.accuracy,
+            "joules": energy.joules if energy is not None else None,
+            "rate_mean": energy.rate_mean if energy is not None else None,
+            "dead_rate": energy.dead_rate if energy is not None else None,
+            "layers": [layer.to_dict() for layer in energy.layers] if energy is not None else [],
+            "lr": self.optimizer.param_groups[0]["lr"],
+            "seconds": seconds,
+        }
+
+    def _finish(self) -> None:
+        results = {"test": self._measure("test").to_dict(), "validation": self._measure("validation").to_dict()}
+        if self.fabric.global_rank == 0:
+            self.run.write_weights(self.model.state_dict())
+            self.run.write_result({**results, **circumstances(self.recipe, self.fabric)})
+
+    def _measure(self, split: Split) -> Evaluation:
+        measured = measure(self.model, self.recipe, self.data, split, self.synapses, self.fabric)
+        if not math.isfinite(measured.loss):
+            raise self._diverged(f"the {split} loss became {measured.loss}")
+        return measured
+
+    def _check_weights(self, epoch: int) -> None:
+        """A potential that is NaN does not fire, so NaN weights need not show in the loss."""
+        for name, parameter in self.model.named_parameters():
+            if not parameter.isfinite().all():
+                raise self._diverged(f"{name} became infinite or NaN in epoch {epoch + 1}")
+
+    def _diverged(self, what: str) -> PicojouleError:
+        kept = f"; the last good checkpoint is kept in {self.run.path}" if self.run.checkpoints else ""
+        return PicojouleError(f"{what}: lower optimizer.lr or penalty.strength{kept}")
+
+    def _agreed(self, *values: float) -> list[float]:
+        """Σ over all processes: they must stop, or fail, after the same batch."""
+        if self.fabric.world_size == 1:
+            return list(values)
+        total: list[float] = summed(self.fabric, torch.tensor(values, dtype=torch.float32)).tolist()
+        return total
+
+    # ------------------------------------------------------------------------------------------------------ checkpoints
+
+    def _checkpoint(self, epoch: int, batch: int, sums: list[float], metrics: list[dict[str, Any]]) -> None:
+        each = {
+            "sums": self._gathered(torch.tensor(sums, dtype=torch.float64)),
+            "random": self._gathered(torch.get_rng_state()),
+        }
+        if self.fabric.device.type == "cuda":
+            each["random_cuda"] = self._gathered(torch.cuda.get_rng_state(self.fabric.device))
+        if self.fabric.global_rank != 0:
+            return
+        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        for index, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items() if isinstance(value, Tensor)}
+        self.run.write_checkpoint(Checkpoint(epoch, batch, {**tensors, **each}, {"metrics": metrics}))
+
+    def _gathered(self, state: Tensor) -> Tensor:
+        """One row a process."""
+        if self.fabric.world_size == 1:
+            return state[None]
+        rows = [torch.empty_like(state, device=self.fabric.device) for _ in range(self.fabric.world_size)]
+        torch.distributed.all_gather(rows, state.to(self.fabric.device))
+        return torch.stack(rows).cpu()
+
+    def _resume(self) -> tuple[int, int, list[float], list[dict[str, Any]]]:
+        """Epoch and batch to go on from, the sums of the epoch so far, and the metrics of those before it."""
+        checkpoint = self.run.last_checkpoint(lambda text: _say(self.reporters, text))
+        if checkpoint is None:
+            return 0, 0, [0.0] * 4, []
+        tensors = checkpoint.tensors
+        weights = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+        load_weights(self.model, weights, f"the checkpoint's weights in {self.run.path}")
+        self._restore_optimizer(tensors)
+        rank, world, processes = self.fabric.global_rank, self.fabric.world_size, len(tensors["random"])
+        if processes != world:
+            _say(
+                self.reporters,
+                f"the run was begun with {processes} and goes on with {world} processes: "
+                "it will not end with the same bits as with one number throughout",
+            )
+        # Copies, because torch reads a view of a row as if it began where the whole tensor does.
+        torch.set_rng_state(tensors["random"][rank % processes].clone())
+        if "random_cuda" in tensors and self.fabric.device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["random_cuda"][rank % processes].clone(), self.fabric.device)
+        sums = tensors["sums"][rank::world].sum(0).tolist()  # each its own, or whatever adds up to the same
+        return checkpoint.epoch, checkpoint.batch, sums, checkpoint.notes["metrics"]
+
+    def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            if name.startswith("optimizer."):
+                _, index, key = name.split(".")
+                like = parameters[int(index)]
+                # The layout in memory is part of what makes sums come out bit for bit the same.
+                laid_out = torch.empty_like(like).copy_(tensor) if tensor.shape == like.shape else tensor
+                state.setdefault(int(index), {})[key] = laid_out
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _say(reporters: tuple[Reporter, ...], text: str) -> None:
+    for reporter in reporters:
+        reporter.say(text)

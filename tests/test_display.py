@@ -1,0 +1,141 @@
+"""What a user sees of a run: lines or a bar on standard error, nothing but the folder on standard output."""
+
+from __future__ import annotations
+
+import io
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+import picojoule as pj
+import tiny
+from picojoule import engine
+from picojoule.cli import main
+from picojoule.display import Display, TensorBoard
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_line_an_epoch_where_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = pj.fit(tiny.recipe(), tmp_path, reporters=[Display("mine")])
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
+    assert len(lines) == 3
+    first = run.metrics[0]
+    for line, entry in zip(lines, run.metrics, strict=True):
+        assert line.startswith(f"mine: epoch {entry['epoch'] + 1}: loss {entry['train_loss']:.3f}, ")
+        assert f"validation accuracy {entry['validation_accuracy']:.1%}" in line
+        assert f"({entry['joules'] / first['joules']:.0%} of the first epoch's)" in line
+
+
+def test_energy_is_relative_to_the_first_epoch_also_after_resuming(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop = tiny.Watcher(after_batch={tiny.BATCHES + 2: tiny.signal_to_self(signal.SIGTERM)})
+    with pytest.raises(engine.Interrupted):
+        pj.fit(tiny.recipe(), tmp_path, reporters=[stop])
+    run = pj.fit(tiny.recipe(), tmp_path, reporters=[Display()])
+    resuming, *lines = capsys.readouterr().err.splitlines()
+    assert resuming.startswith(f"resuming {run.path.name} in epoch 2 after ")
+    assert f"({run.metrics[2]['joules'] / run.metrics[0]['joules']:.0%} of the first epoch's)" in lines[-1]
+
+
+def test_a_bar_where_somebody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "150")
+    display = Display()
+    pj.fit(tiny.recipe("neuron.threshold=1e6"), tmp_path, reporters=[display])
+    display.say("[brackets] stay")
+    shown = terminal.getvalue()
+    for words in ("15/15", "accuracy", "loss", "epoch 3", "the layer spike1 has fallen silent", "[brackets] stay"):
+        assert words in shown, words
+    assert shown.endswith("\n")
+
+
+def test_brackets_are_text_in_a_bar_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    display = Display()
+    recipe = tiny.recipe()
+    display.begin(pj.Run(tmp_path), recipe, 5, 0, 0)
+    display.say("damaged ([Errno 5] [bold]bad[/bold])")
+    display.end()
+    assert "([Errno 5] [bold]bad[/bold])" in terminal.getvalue()
+
+
+def test_a_network_without_spikes_has_no_energy_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pj.fit(tiny.recipe("neuron.kind=relu", "penalty.strength=0", "training.epochs=1"), tmp_path, reporters=[Display()])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "first epoch" not in line
+    assert "validation accuracy" in line
+
+
+def test_the_train_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "recipe.toml").write_text(tiny.RECIPE)
+    arguments = ["train", f"{tmp_path}/recipe.toml", "training.epochs=2", "seed=3", "--into", f"{tmp_path}/runs"]
+    monkeypatch.setattr(sys, "argv", ["picojoule", *arguments])
+    folder = tmp_path / "runs" / tiny.recipe("training.epochs=2", "seed=3").name
+    for epochs in (2, 0):  # the second time it is finished
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert stop.value.code == 0
+        captured = capsys.readouterr()
+        assert captured.out == f"{folder}\n"
+        assert captured.err.count("epoch ") >= epochs
+        assert (captured.err == "") == (epochs == 0)
+    assert pj.Run.at(folder).finished
+
+
+def test_the_train_command_that_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Impatient(Display):
+        def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
+            if (epoch, batch) == (0, 2):
+                tiny.signal_to_self(signal.SIGINT)()
+
+    monkeypatch.setattr("picojoule.cli.Display", Impatient)
+    (tmp_path / "recipe.toml").write_text(tiny.RECIPE)
+    monkeypatch.setattr(sys, "argv", ["picojoule", "train", f"{tmp_path}/recipe.toml", "--into", f"{tmp_path}/runs"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "picojoule: stopped in epoch 1 after batch 3; the same command goes on from there\n"
+
+
+def test_tensorboard(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    stop = tiny.Watcher(after_batch={tiny.BATCHES + 2: tiny.signal_to_self(signal.SIGTERM)})
+    with pytest.raises(engine.Interrupted):
+        pj.fit(tiny.recipe("model.name=tiny:pooled"), tmp_path, reporters=[TensorBoard(), stop])
+    run = pj.fit(tiny.recipe("model.name=tiny:pooled"), tmp_path, reporters=[TensorBoard()])
+    events = EventAccumulator(str(run.path / "tensorboard"))
+    events.Reload()
+    for key in ("train_loss", "validation_accuracy", "joules", "lr"):
+        assert [(e.step, e.value) for e in events.Scalars(key)] == [
+            (entry["epoch"], pytest.approx(entry[key])) for entry in run.metrics
+        ]
+    assert {"rate/spike1", "joules/pool1"} <= set(events.Tags()["scalars"])
+    assert "rate/pool1" not in events.Tags()["scalars"]
+
+
+def test_tensorboard_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("torch.utils.tensorboard")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(
+        pj.PicojouleError, match=r"TensorBoard is not installed: pip install 'picojoule\[tensorboard\]'"
+    ):
+        TensorBoard()

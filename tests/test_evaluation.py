@@ -1,0 +1,124 @@
+"""Measuring a trained network afresh gives what its run has stored."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import picojoule as pj
+import tiny
+from picojoule.cli import main
+
+FIELDS = (
+    "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules rate_mean rate_sum dead_rate "
+    "steps psi hardware layers"
+).split()
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> pj.Run:
+    return pj.fit(tiny.recipe("model.name=tiny:pooled"), tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    def command(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["picojoule", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return int(stop.value.code or 0), captured.out, captured.err
+
+    return command
+
+
+@pytest.mark.parametrize("split", ["test", "validation"])
+def test_evaluating_afresh_gives_what_was_stored(run: pj.Run, split: Any) -> None:
+    for where in (run, run.path, str(run.path)):
+        assert pj.evaluate(where, split).to_dict() == run.result[split]
+
+
+def test_evaluation_agrees_with_a_plain_loop(run: pj.Run) -> None:
+    model = pj.load_model(run)
+    assert not model.training
+    data = pj.data.load("digits")
+    images = data.normalization(data.test.images.float() / 255)
+    with torch.no_grad():
+        logits = model(images)
+    evaluated = pj.evaluate(run)
+    assert evaluated.accuracy == (logits.argmax(1) == data.test.labels).double().mean().item()
+    loss = -logits.double().log_softmax(1)[torch.arange(len(logits)), data.test.labels].mean().item()
+    assert evaluated.loss == pytest.approx(loss, rel=1e-6)
+    with torch.no_grad():
+        spikes = model.spike2(model.norm2(model.conv2(model.pool1(model.spike1(model.norm1(model.conv1(images)))))))
+    last = evaluated.to_dict()["layers"][-1]
+    assert last["synops"] == pytest.approx(10 * spikes.sum().item() / 360)
+    assert last["rate"] == pytest.approx(spikes.mean().item())
+
+
+def test_evaluation_leaves_random_numbers_and_threads_alone(run: pj.Run) -> None:
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    pj.evaluate(run)
+    pj.load_model(run)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize("split", ["test", "validation"])
+def test_evaluate_as_json(run: pj.Run, command: Command, split: str) -> None:
+    status, out, err = command("evaluate", str(run.path), "--split", split, "--json")
+    assert (status, err) == (0, "")
+    fields = json.loads(out)
+    assert list(fields) == FIELDS
+    assert fields == run.result[split]
+    assert [list(layer) for layer in fields["layers"]] == ["name neurons synops joules rate dead_rate".split()] * 3
+
+
+def test_evaluate_as_a_table(run: pj.Run, command: Command) -> None:
+    status, out, err = command("evaluate", str(run.path))
+    assert (status, err) == (0, "")
+    for word in ("spike1", "pool1", "spike2", "relay", "accuracy", "360 test images"):
+        assert word in out
+
+
+def test_a_relu_network_is_evaluated_by_the_command_too(tmp_path: Path, command: Command) -> None:
+    relu = pj.fit(tiny.recipe("neuron.kind=relu", "penalty.strength=0", "training.epochs=1"), tmp_path)
+    status, out, _ = command("evaluate", str(relu.path))
+    assert status == 0
+    assert out.startswith("accuracy ")
+    status, out, _ = command("evaluate", str(relu.path), "--json")
+    assert json.loads(out) == relu.result["test"]
+
+
+def test_mistakes_are_told_in_a_sentence(run: pj.Run, command: Command, tmp_path: Path) -> None:
+    unfinished = pj.Run(tmp_path / "unfinished")
+    with unfinished.begun(tiny.recipe()):
+        pass
+    for arguments, words in (
+        ((str(tmp_path),), "is no run folder"),
+        ((str(run.path), "--split", "tset"), "did you mean 'test'"),
+        ((str(unfinished.path),), "finish the run with `picojoule train`"),
+    ):
+        status, out, err = command("evaluate", *arguments)
+        assert (status, out) == (2, "")
+        assert err.startswith("picojoule: ")
+        assert err.count("\n") == 1
+        assert words in err
+    with pytest.raises(pj.PicojouleError, match="unknown split 'train'"):
+        pj.evaluate(run, "train")  # type: ignore[arg-type]
+
+
+def test_weights_of_another_network_are_refused(run: pj.Run, tmp_path: Path) -> None:
+    other = pj.fit(tiny.recipe("training.epochs=1"), tmp_path)
+    (other.path / "weights.safetensors").write_bytes((run.path / "weights.safetensors").read_bytes())
+    with pytest.raises(pj.PicojouleError, match="do not fit the model of its recipe") as caught:
+        pj.evaluate(other)
+    assert "\n" not in str(caught.value)
