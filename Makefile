@@ -32,8 +32,8 @@ test: lint types layers  ## everything: check, the slow tests, and the wheel in 
 	$(BIN)/pytest -q -n $(WORKERS)
 	$(MAKE) wheel
 
-demo: $(INSTALLED)  ## profile the three networks of the paper
-	@set -e; for model in cnn7 vgg11 resnet18; do $(BIN)/picojoule profile $$model; done
+demo: $(INSTALLED)  ## train without and with the penalty, print the two bills, write demo/report.html
+	$(BIN)/picojoule demo --out demo
 
 bench: $(INSTALLED)  ## run every benchmark
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done

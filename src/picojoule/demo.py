@@ -26,7 +26,7 @@ epochs = {epochs}
 batch_size = 50
 """
 _SETTINGS = {
-    "fashion-mnist": {"limit": 6000, "epochs": 3, "lr": 1e-3, "strength": 16},
+    "fashion-mnist": {"limit": 5000, "epochs": 3, "lr": 1e-3, "strength": 20},
     "digits": {"limit": 1250, "epochs": 12, "lr": 1e-3, "strength": 16},
 }
 
