@@ -60,7 +60,7 @@ class Pair(NamedTuple):
     potential: Tensor
 
 
-@pytest.mark.parametrize("wrap", [lambda s, u: (s, u), lambda s, u: [s, u], Pair, lambda s, u: s], ids=repr)
+@pytest.mark.parametrize("wrap", [lambda s, u: (s, u), lambda s, u: [s, u], Pair, lambda s, u: s])
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
 def test_element_0_of_what_a_layer_returns_is_the_spikes(wrap: Callable[..., Any], mode: Callable[[], Any]) -> None:
     class Neuron(nn.Module):
@@ -381,7 +381,7 @@ def test_a_model_without_spiking_layers() -> None:
         pass
 
 
-@pytest.mark.parametrize("what", [5, "Spike", torch.relu, int], ids=repr)
+@pytest.mark.parametrize("what", [5, "Spike", torch.relu, int])
 def test_only_modules_can_be_declared_spiking(what: Any) -> None:
     with pytest.raises(PicojouleError, match=r"only an nn\.Module"):
         pj.declare_spiking(what)

@@ -453,7 +453,7 @@ def test_the_report_as_a_dictionary(name: str) -> None:
     net = case.build()
     report = bill(net, case.trace(net), case.inputs(3))
     fields = report.to_dict()
-    assert set(fields) == ENERGY_FIELDS | {"update_joules"}
+    assert set(fields) == ENERGY_FIELDS
     assert json.loads(json.dumps(fields, allow_nan=False)) == fields
     for layer, row in zip(report.layers, fields["layers"], strict=True):
         assert list(row) == ["name", "neurons", "synops", "joules", "rate", "dead_rate"]
@@ -500,3 +500,33 @@ def test_a_silent_network_has_a_bill_of_nothing() -> None:
     report = bill(net, pj.trace(net, torch.zeros(1, 6)), torch.randn(3, 6))
     assert (report.joules, report.synops, report.rate_mean, report.dead_rate) == (0, 0, 0, 1)
     assert "0 J" in str(report)
+
+
+def test_a_hook_that_changes_what_a_neuron_emits_is_noticed() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), pj.Spike(0.01), nn.Linear(4, 2))
+    meter = pj.EnergyMeter(pj.trace(net, torch.zeros(1, 4)))
+    net[1].register_forward_hook(lambda module, args, output: 0.5 * torch.ones_like(output))
+    with pj.watch(net) as activity:
+        net(torch.zeros(3, 4))
+    with pytest.raises(pj.PicojouleError, match="no whole numbers of spikes"):
+        meter.update(activity)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda synapses: pj.EnergyMeter(nn.Linear(2, 2)),
+        lambda synapses: pj.EnergyMeter(synapses, 3),
+        lambda synapses: pj.Penalty(nn.Linear(2, 2)),
+        lambda synapses: pj.Penalty(synapses, p="2"),
+        lambda synapses: pj.Penalty(synapses, kind=["syn"]),
+        lambda synapses: pj.Spike("1"),
+        lambda synapses: pj.surrogate.S3NN("x"),
+        lambda synapses: pj.hardware.PriceList(name="a", accumulate="2", source="b"),
+        lambda synapses: pj.watch(print).__enter__(),
+    ],
+)
+def test_values_of_the_wrong_kind(mistake: Any) -> None:
+    net = nn.Sequential(nn.Linear(4, 4), pj.Spike(), nn.Linear(4, 2))
+    with pytest.raises(pj.PicojouleError):
+        mistake(pj.trace(net, torch.zeros(1, 4)))

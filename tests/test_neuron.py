@@ -191,3 +191,11 @@ def test_large_tensors_get_the_same_gradient_as_small_ones(surrogate: Surrogate,
         small = u[sample, :, :20].detach().clone().requires_grad_()
         spike(small, 1.0, surrogate).backward(grad[sample, :, :20])
         assert torch.equal(u.grad[sample, :, :20], small.grad)
+
+
+def test_a_surrogate_may_look_beyond_the_single_element() -> None:
+    slopes = torch.arange(1.0, 9.0).view(8, 1, 1)
+    u = torch.randn(3, 8, 83, 97).requires_grad_()
+    spike(u, 1.0, lambda u, threshold: slopes * u.sigmoid()).sum().backward()
+    assert u.grad is not None
+    assert torch.equal(u.grad, slopes * u.detach().sigmoid())

@@ -3,6 +3,7 @@ written."""
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections import namedtuple
@@ -739,7 +740,7 @@ class Unused(nn.Module):
             conv_net(),
             torch.zeros(1, 3, 6, 6),
             {},
-            r"forward pass failed on an example of shape \(1, 3, 6, 6\).*channels",
+            r"forward pass failed on an example of shape \(1, 3, 6, 6\).*channel",
         ),
         (conv_net(), torch.zeros(1, 1, 6, 6), {"psi": "precise"}, "psi='precise' is not known: choose one of 'exact'"),
         (conv_net(), torch.zeros(0, 1, 6, 6), {}, "holds no sample"),
@@ -778,3 +779,134 @@ def test_parametrized_weights_are_weights() -> None:
     net = events(nn.Linear(4, 3))
     parametrize.register_parametrization(net[1], "weight", Doubled())
     assert psi(net, layer="0") == [3] * 4
+
+
+# ------------------------------------------------------------------------------------------ what must not pass silently
+
+
+def test_an_example_without_a_batch_axis_is_refused_by_a_convolution() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), Spike(), nn.Conv2d(4, 8, 3))
+    with pytest.raises(PicojouleError, match=r"conv2d in module '0'.*no batch axis"):
+        trace(net, torch.zeros(1, 10, 10))
+
+
+class Merging(nn.Module):
+    """Lays the features of every sample out as samples of their own before the neuron."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spike, self.head = Spike(), nn.Linear(1, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.head(self.spike(x.reshape(-1, 1)))
+        return result
+
+
+def test_layers_must_emit_as_many_samples_as_the_example_has() -> None:
+    with pytest.raises(PicojouleError, match="emit 8 samples for an example of 2"):
+        trace(Merging(), torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize(
+    ("between", "width"),
+    [
+        (lambda m, s: (s * m.w).sum(-1, keepdim=True), 1),
+        (lambda m, s: (s * m.w).mean(-1, keepdim=True), 1),
+        (lambda m, s: (s.unsqueeze(1).expand(-1, 3, 4) * m.matrix).sum(-1), 3),
+    ],
+)
+def test_synapses_written_by_hand_as_product_and_sum(between: Callable[..., Any], width: int) -> None:
+    with pytest.raises(PicojouleError, match="synapses written by hand"):
+        trace(Between(between, width, w=torch.ones(4), matrix=torch.ones(3, 4)), torch.zeros(1, 4))
+
+
+def test_a_constant_for_each_channel_passes_connections() -> None:
+    assert psi(Between(lambda m, s: s * m.w, w=torch.ones(4))) == [3, 3, 3, 3]
+
+
+def test_a_declared_module_stays_declared_in_a_copy() -> None:
+    net = events(nn.Linear(4, 3), Spike(), nn.Linear(3, 2))
+    assert list(trace(copy.deepcopy(net), torch.zeros(1, 4))) == ["0", "2"]
+
+
+def test_dropout_in_front_of_a_max_pool_is_refused() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), Spike(), nn.Dropout(0.5), nn.MaxPool2d(2), nn.Conv2d(2, 3, 1))
+    with pytest.raises(PicojouleError, match=r"max pool '3'.*before any dropout"):
+        trace(net, torch.zeros(1, 1, 6, 6))
+
+
+@pytest.mark.parametrize("pool", [nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(4)])
+def test_every_average_pool_is_inverted_under_paper(pool: nn.Module) -> None:
+    net = events(pool, nn.Conv2d(3, 2, 3, padding=1))
+    example = torch.zeros(1, 3, 8, 8)
+    assert trace(net, example, "paper").synapses == 4 * trace(net, example, "uniform").synapses
+
+
+def test_paper_is_not_defined_for_a_ratio_that_is_not_whole() -> None:
+    with pytest.raises(PicojouleError, match=r"avg_pool2d.*no whole ratio"):
+        trace(events(nn.AvgPool2d(2), nn.Conv2d(3, 2, 3, padding=1)), torch.zeros(1, 3, 7, 7), "paper")
+
+
+def test_identity_is_no_rule_for_what_changes_the_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "PASSING", dict(rules.PASSING))
+    monkeypatch.setattr("picojoule.structure.PASSING", rules.PASSING)
+    net = Between(lambda m, s: s.amax(1, keepdim=True), width=1)
+    with pytest.raises(PicojouleError, match=r"declare_rule\('amax', "):
+        trace(net, torch.zeros(1, 4))
+    rules.declare_rule("amax", rules.identity)
+    with pytest.raises(PicojouleError, match=r"amax.*does not keep the shape"):
+        trace(net, torch.zeros(1, 4))
+
+
+@pytest.mark.parametrize(("name", "rule"), [("hardtan", rules.identity), ("hardtanh", "identity")])
+def test_what_is_no_rule(name: str, rule: Any) -> None:
+    with pytest.raises(PicojouleError, match="is no rule"):
+        rules.declare_rule(name, rule)
+
+
+class Encoded(nn.Module):
+    """Linear(5, 6) once on the image, repeated over T = 4, Spike, Linear(6, 3) on every step or on the mean."""
+
+    def __init__(self, mean: bool) -> None:
+        super().__init__()
+        self.encoder, self.spike, self.head, self.mean = nn.Linear(5, 6), Spike(), nn.Linear(6, 3), mean
+
+    def forward(self, x: Tensor) -> Tensor:
+        spikes = self.spike(self.encoder(x).unsqueeze(0).repeat(4, 1, 1))
+        result: Tensor = self.head(spikes.mean(0) if self.mean else spikes)
+        return result
+
+
+@pytest.mark.parametrize("mean", [False, True])
+def test_the_dense_twin_has_no_time(mean: bool) -> None:
+    synapses = trace(Encoded(mean), torch.zeros(1, 5), steps=4, time_axis=0)
+    assert synapses.dense_macs == 5 * 6 + 6 * 3
+    assert synapses.encoder_macs == 5 * 6
+
+
+class TwoEncoders(nn.Module):
+    """Two weights of one shape on the image, then T = 2 steps of one neuron and one head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.zeros(6, 5)), nn.Parameter(torch.zeros(6, 5))
+        self.spike, self.head = Spike(), nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        currents = F.linear(x, self.a) + F.linear(x, self.b)
+        result: Tensor = self.head(self.spike(currents)) + self.head(self.spike(currents))
+        return result
+
+
+def test_weights_of_one_shape_are_told_apart() -> None:
+    assert trace(TwoEncoders(), torch.zeros(1, 5), steps=2).dense_macs == 30 + 30 + 30
+
+
+def test_the_input_shape_has_neither_time_nor_batch() -> None:
+    net = events(nn.Linear(5, 3))
+    assert trace(net, torch.zeros(4, 1, 5), steps=4, time_axis=0).input_shape == (5,)
+
+
+def test_as_many_samples_as_steps_cannot_be_told_apart() -> None:
+    with pytest.raises(PicojouleError, match="as many samples as time steps"):
+        trace(events(nn.Linear(5, 3)), torch.zeros(4, 4, 5), steps=4, time_axis=0)

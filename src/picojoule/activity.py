@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
-from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +18,8 @@ from picojoule.errors import PicojouleError
 from picojoule.neuron import Spike
 
 _spiking_types: set[type[nn.Module]] = {Spike}
-_spiking_instances: WeakSet[nn.Module] = WeakSet()
+_MARK = "picojoule_spiking"
+"""Set on a single module that the user declares, so that copies of the model know it too."""
 
 RELAYS = (
     nn.MaxPool1d,
@@ -50,7 +50,7 @@ def declare_spiking(neuron: Declared) -> Declared:
     model that you declare.
     """
     if isinstance(neuron, nn.Module):
-        _spiking_instances.add(neuron)
+        setattr(neuron, _MARK, True)
     elif isinstance(neuron, type) and issubclass(neuron, nn.Module):
         _spiking_types.add(neuron)
     else:
@@ -61,7 +61,7 @@ def declare_spiking(neuron: Declared) -> Declared:
 
 
 def is_spiking(module: nn.Module) -> bool:
-    return isinstance(module, tuple(_spiking_types)) or module in _spiking_instances
+    return isinstance(module, tuple(_spiking_types)) or getattr(module, _MARK, False) is True
 
 
 def is_relay(module: nn.Module) -> bool:
@@ -134,6 +134,17 @@ class TimeLayout:
             )
         if self.time_axis is not None and self.folded is not None:
             raise PicojouleError("time_axis and folded exclude each other: time has an axis of its own or it has not")
+
+    @property
+    def one_call_holds_all_steps(self) -> bool:
+        return self.time_axis is not None or self.folded is not None
+
+    def is_in(self, shape: Sequence[int], samples: int) -> bool:
+        """Whether a tensor of this shape has all time steps in it, as an axis or folded into the batch."""
+        if not self.one_call_holds_all_steps:
+            return False
+        axis = self.time_axis or 0
+        return shape[0] == self.steps * samples or (len(shape) > axis and shape[axis] == self.steps)
 
     def by_step(self, name: str, calls: Sequence[Tensor]) -> list[Tensor]:
         """What a layer emitted, step by step, each [B, …]."""
@@ -321,6 +332,7 @@ def watch(
         )
     inside = {part for layer in layers.values() for part in layer.modules()}
     relays = {name: m for name, m in model.named_modules() if is_relay(m) and m not in inside}
+    binary = {name for name, module in layers.items() if _emits_only_zero_and_one(module)}
     handles = []
     try:
         for name, module in (layers | relays).items():
@@ -328,7 +340,7 @@ def watch(
             def hook(module: nn.Module, args: Any, output: Any, name: str = name) -> Any:
                 emitted = first_output(name, output)
                 spikes = _versioned(emitted)
-                activity.record(name, spikes, binary=type(module) is Spike)
+                activity.record(name, spikes, binary=name in binary)
                 return None if spikes is emitted else replace_first_output(output, spikes)
 
             handles.append(module.register_forward_hook(hook))
@@ -340,7 +352,14 @@ def watch(
         raise PicojouleError("nothing was recorded: run the model inside the `with picojoule.watch(model)` block")
 
 
+def _emits_only_zero_and_one(module: nn.Module) -> bool:
+    """A neuron of picojoule's own that nobody has tampered with."""
+    return type(module) is Spike and not module._forward_hooks and "forward" not in vars(module)
+
+
 def _hookable(model: nn.Module) -> nn.Module:
+    if not isinstance(model, nn.Module):
+        raise PicojouleError(f"watch needs an nn.Module, not {type(model).__name__}")
     if any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None for m in model.modules()):
         raise PicojouleError(
             "a compiled module cannot be watched, because its hooks need not fire: watch and call the module that "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
@@ -70,7 +70,8 @@ def profile(
     Example: `picojoule profile mypackage.nets:build --input 3,32,32`
     """
     net, shape = _model(model, input_shape)
-    synapses = trace(net, torch.zeros(1, *shape), psi=_psi(psi))
+    with contextlib.redirect_stdout(sys.stderr):  # a model may print; standard output is the command's
+        synapses = trace(net, torch.zeros(1, *shape), psi=_psi(psi))
     if as_json:
         print(json.dumps({"model": model, **synapses.to_dict()}, indent=2))
     else:
@@ -215,7 +216,7 @@ def _note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _transfer_bar() -> Iterator[datasets.Progress]:
     """A bar for downloads on standard error, where somebody watches it."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())

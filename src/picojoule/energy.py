@@ -119,7 +119,6 @@ class EnergyReport:
             "synops": self.synops,
             "encoder_macs": self.encoder_macs,
             "encoder_joules": self.encoder_joules,
-            "update_joules": self.update_joules,
             "ann_joules": self.ann_joules,
             "rate_mean": self.rate_mean,
             "rate_sum": self.rate_sum,
@@ -140,7 +139,7 @@ class EnergyReport:
         table = Table(
             title=f"Energy per sample (mean of {self.samples:,}), T = {self.steps}, ψ {self.psi}, "
             f"{escape(self.prices.name)}",
-            caption=f"Not in the total: {'; '.join(apart)}.",
+            caption=f"Not in the total: {'; '.join(apart)}. Total rate: mean over layers (sum {self.rate_sum:.2%}).",
         )
         for column in ("layer", "neurons", "synaptic operations", "energy", "share", "rate", "dead"):
             table.add_column(column, justify="left" if column == "layer" else "right", overflow="fold")
@@ -188,6 +187,10 @@ class EnergyMeter:
     """
 
     def __init__(self, synapses: Synapses, hardware: str | PriceList = hardware.DEFAULT) -> None:
+        if not isinstance(synapses, Synapses):
+            raise PicojouleError(
+                f"a meter needs the Synapses that picojoule.trace gives, not {type(synapses).__name__}"
+            )
         self.synapses = synapses
         self.prices = _price_list(hardware)
         self.reset()

@@ -20,6 +20,6 @@ def unknown(what: str, given: str, valid: Iterable[str], otherwise: str = "") ->
     "unknown model 'cnn8': did you mean 'cnn7'? choose one of cnn7, vgg11"
     """
     valid = list(valid)
-    near = get_close_matches(given, valid, n=1)
+    near = get_close_matches(given.lower(), valid, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return PicojouleError(f"unknown {what} {given!r}: {hint}choose one of {', '.join(valid)}{otherwise}")

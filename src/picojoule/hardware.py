@@ -47,9 +47,9 @@ class PriceList:
             ("multiply_accumulate", self.multiply_accumulate),
             ("neuron_update", self.neuron_update),
         ):
-            if joules is not None and not (math.isfinite(joules) and joules >= 0):
+            if joules is not None and not (isinstance(joules, int | float) and math.isfinite(joules) and joules >= 0):
                 raise PicojouleError(
-                    f"price list {self.name!r}: {field} must be a finite number of joules, 0 or more, not {joules}"
+                    f"price list {self.name!r}: {field} must be a finite number of joules, 0 or more, not {joules!r}"
                 )
 
 
@@ -111,6 +111,10 @@ def get(prices: str | PriceList = DEFAULT) -> PriceList:
     """
     if isinstance(prices, PriceList):
         return prices
+    if not isinstance(prices, str):
+        raise PicojouleError(
+            f"hardware is a name or a PriceList, not {prices!r}: choose one of {', '.join(PRICE_LISTS)}"
+        )
     if prices in PRICE_LISTS:
         return PRICE_LISTS[prices]
     raise unknown("hardware", prices, PRICE_LISTS, ", or pass a PriceList of your own")

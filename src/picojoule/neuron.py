@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from picojoule.errors import PicojouleError
-from picojoule.surrogate import S3NN, ChecksThreshold, Surrogate
+from picojoule.surrogate import S3NN, SURROGATES, ChecksThreshold, Surrogate
 
 _S3NN = S3NN()
 
@@ -78,9 +78,10 @@ class _Heaviside(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (u,) = ctx.saved_tensors
-        if _fits_in_blocks(u, grad):
-            return _blockwise(grad, u, ctx.threshold, ctx.surrogate), None, None
-        return grad * ctx.surrogate(u, ctx.threshold), None, None
+        surrogate: Surrogate = ctx.surrogate
+        if type(surrogate) in SURROGATES.values() and _fits_in_blocks(u, grad):  # a user's may look beyond one element
+            return _blockwise(grad, u, ctx.threshold, surrogate), None, None
+        return grad * surrogate(u, ctx.threshold), None, None
 
 
 _BLOCK = 1 << 17
@@ -119,8 +120,8 @@ def _blockwise(grad: Tensor, u: Tensor, threshold: float, surrogate: Surrogate) 
 
 
 def _check(threshold: float, surrogate: Surrogate) -> None:
-    if not math.isfinite(threshold):
-        raise PicojouleError(f"a spiking neuron needs a finite threshold, not {threshold}")
+    if not isinstance(threshold, int | float) or not math.isfinite(threshold):
+        raise PicojouleError(f"a spiking neuron needs a finite threshold, not {threshold!r}")
     if isinstance(surrogate, type):
         raise PicojouleError(f"surrogate is the class {surrogate.__name__}: pass an instance, {surrogate.__name__}()")
     if not callable(surrogate):

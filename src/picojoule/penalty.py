@@ -53,12 +53,16 @@ class Penalty:
     def __init__(
         self, synapses: Synapses, kind: Kind | Weighting = "syn", p: float = 1, normalized: bool = True
     ) -> None:
-        if not callable(kind) and kind not in _WEIGHTINGS:
+        if not callable(kind) and not (isinstance(kind, str) and kind in _WEIGHTINGS):
             raise PicojouleError(
                 f"penalty kind {kind!r} is not known: choose one of {', '.join(map(repr, get_args(Kind)))}, or give a "
                 "function layer -> coefficients"
             )
-        if not (math.isfinite(p) and p >= 1):
+        if not isinstance(synapses, Synapses):
+            raise PicojouleError(
+                f"a penalty needs the Synapses that picojoule.trace gives, not {type(synapses).__name__}"
+            )
+        if not isinstance(p, int | float) or not (math.isfinite(p) and p >= 1):
             raise PicojouleError(f"p={p!r} is not allowed: a penalty needs a finite p of 1 or more")
         self.synapses = synapses
         self.kind = kind if isinstance(kind, str) else getattr(kind, "__name__", type(kind).__name__)

@@ -22,6 +22,8 @@ class Source(enum.Flag):
     SPIKES = enum.auto()
     SCALED = enum.auto()
     """Beside SPIKES: no longer whole numbers of spikes."""
+    WEIGHTED = enum.auto()
+    """Beside SPIKES: multiplied by constants, element by element."""
     CURRENT = enum.auto()
     """Behind synapses, not yet through a neuron."""
     OPAQUE = enum.auto()

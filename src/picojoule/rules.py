@@ -80,10 +80,18 @@ def _per_element(count: Callable[[Tensor], Tensor], shape: Sequence[int]) -> Ten
     return fan_out
 
 
+def _require_batch(x: Tensor, present: Tensor) -> None:
+    if x.dim() != present.dim():
+        raise PicojouleError(
+            f"takes an input of shape {tuple(x.shape)}, which has no batch axis: give an example with a batch axis"
+        )
+
+
 def convolution(call: Call, x: Tensor, present: Tensor) -> Tensor:
     """Conv1d–3d. Output channels only add up, so they are summed away before the (now tiny) convolution is probed."""
     stride, padding = call.argument(3, "stride", 1), call.argument(4, "padding", 0)
     dilation, groups = call.argument(5, "dilation", 1), call.argument(6, "groups", 1)
+    _require_batch(x, present)
     kernel = present.view(groups, -1, *present.shape[1:]).sum(1)  # [groups, C_in / groups, *k]
     spatial = present.dim() - 2
     one_sample = (1, *x.shape[-spatial - 1 :])
@@ -113,6 +121,7 @@ def transposed_convolution(call: Call, x: Tensor, present: Tensor) -> Tensor:
             (7, "dilation", 1),
         )
     ]
+    _require_batch(x, present)
     kernel = present.sum(1, keepdim=True)  # [C_in, 1, *k]
     spatial = present.dim() - 2
     if call.psi == "exact":
@@ -316,9 +325,20 @@ def average_pool(call: Call) -> Any:
         pooled = F.avg_pool2d(x.unsqueeze(-2), window, step, border, ceil, True, 1).squeeze(-2)
     else:
         pooled = call.run(x, size, stride, padding, ceil, True, 1)
-    if call.psi == "paper":  # the printed totals come out with the ratio of the two map sizes inverted
-        pooled = pooled * (math.prod(x.shape[-dims:]) / math.prod(pooled.shape[-dims:]))
-    return pooled
+    return _inverted(call, x, pooled, dims)
+
+
+def _inverted(call: Call, x: Tensor, pooled: Tensor, dims: int) -> Tensor:
+    """Under psi="paper" the ratio of the two map sizes is inverted: so the paper's printed totals come out."""
+    if call.psi != "paper":
+        return pooled
+    ratio, rest = divmod(math.prod(x.shape[-dims:]), math.prod(pooled.shape[-dims:]))
+    if rest:
+        raise PicojouleError(
+            f"pools a map of {tuple(x.shape[-dims:])} to {tuple(pooled.shape[-dims:])}, no whole ratio, for which "
+            "psi='paper' is not defined: take 'uniform' or 'exact'"
+        )
+    return pooled * ratio
 
 
 def _single(value: int | Sequence[int]) -> int:
@@ -334,7 +354,7 @@ def adaptive_average_pool(call: Call) -> Any:
         n, m = x.shape[axis], pooled.shape[axis]
         widths = [-(-(i + 1) * n // m) - i * n // m for i in range(m)]
         pooled = pooled * torch.tensor(widths, dtype=x.dtype, device=x.device).view(-1, *[1] * (-axis - 1))
-    return pooled
+    return _inverted(call, x, pooled, dims)
 
 
 SCALING = tuple("mul multiply div divide true_divide mul_ multiply_ div_ divide_ true_divide_".split())
@@ -385,7 +405,7 @@ READING = frozenset(
 _COUNT_KEEPING = frozenset(
     name
     for name, rule in PASSING.items()
-    if rule in (aliased, assignment, cast, copied, indexing, joined, natural, padded, upsampled) or "dropout" in name
+    if rule in (aliased, assignment, cast, copied, indexing, joined, natural, padded, upsampled)
 )
 
 
@@ -406,13 +426,18 @@ REMEDIES: dict[str, str] = {
     **dict.fromkeys(
         "layer_norm group_norm instance_norm rms_norm".split(),
         "its scale depends on the data; use batch norm, move it behind the synapses, or declare it with "
-        "picojoule.declare_rule(name, picojoule.rules.identity) if each element keeps its connections",
+        "picojoule.declare_rule({name!r}, picojoule.rules.identity) if each element keeps its connections",
     ),
 }
 DEFAULT_REMEDY = (
-    "move it in front of a spiking layer, or give it a rule in one line: picojoule.declare_rule(name, "
-    "picojoule.rules.identity)"
+    "move it in front of a spiking layer, or, if each element keeps its connections, say so in one line: "
+    "picojoule.declare_rule({name!r}, picojoule.rules.identity)"
 )
+
+
+def remedy(name: str) -> str:
+    """What to do about an operation without a rule."""
+    return REMEDIES.get(name, DEFAULT_REMEDY).format(name=name)
 
 
 def declare_rule(name: str, rule: PassingRule) -> None:
@@ -424,4 +449,23 @@ def declare_rule(name: str, rule: PassingRule) -> None:
         raise PicojouleError(
             f"{name!r} multiplies activations by weights, so it cannot be declared to pass connections on"
         )
-    PASSING[name] = rule
+    if not callable(rule) or not any(hasattr(home, name) for home in (torch, F, Tensor, torch.special)):
+        raise PicojouleError(
+            f"{name!r} with {rule!r} is no rule: give the name of an operation of PyTorch and rules.identity, "
+            "rules.natural or a function of rules.Call"
+        )
+    PASSING[name] = _checked_identity if rule is identity else rule
+
+
+def _checked_identity(call: Call) -> Any:
+    """`identity` for an operation of which only the user says that it keeps each element in its place."""
+    args, kwargs = tree_map_only(Tensor, shadow, (call.args, call.kwargs))
+    before, after = call.argument(0, "input"), call.run(*args, **kwargs)
+    if not isinstance(after, Tensor) or after.shape != before.shape:
+        raise PicojouleError("does not keep the shape of what it takes, so rules.identity is not its rule")
+    return identity(call)
+
+
+def shadow(tensor: Tensor) -> Tensor:
+    """The tensor's shape without its numbers: enough to learn the shape of a result."""
+    return torch.empty_like(tensor, device="meta", dtype=torch.float32)

@@ -34,12 +34,10 @@ from picojoule.errors import PicojouleError
 from picojoule.provenance import ACTIVATION, INERT, PRUNED, Origins, Source, Tag, pruned_tensors
 from picojoule.rules import (
     CREATING,
-    DEFAULT_REMEDY,
     EITHER_SIDE,
     KERNELS,
     PASSING,
     READING,
-    REMEDIES,
     SCALING,
     SHAPED_BY,
     SYNAPTIC,
@@ -47,6 +45,8 @@ from picojoule.rules import (
     Call,
     Psi,
     keeps_counts,
+    remedy,
+    shadow,
 )
 
 
@@ -54,8 +54,10 @@ from picojoule.rules import (
 class SynapticCall:
     """The multiply-accumulates of one call of a synaptic operation, for everything and for the analog inputs alone."""
 
-    place: tuple[object, ...]
-    """The same for every call of one synaptic layer."""
+    weight: int
+    """The identity of the weight: the same for every call of one synaptic layer."""
+    fed: tuple[int, ...]
+    """The shape of what it was fed."""
     macs: int
     analog_macs: int
 
@@ -188,6 +190,12 @@ class StructuralPass(TorchFunctionMode):
             return self._synapses(name, func, args, kwargs)
         if name in SCALING and any(map(self._is_matrix, (*args, *kwargs.values()))):
             self._refuse_product(name)  # a linear layer written as product and sum
+        if name in ("sum", "mean") and tag.source & Source.WEIGHTED:
+            self.refuse(
+                f"{name} {self._where()} adds up spikes that were multiplied by constants, which are synapses "
+                "written by "
+                "hand; write them with nn.Linear or a convolution, or put the constants into the weights that follow"
+            )
         if tag.source & ACTIVATION and name in PASSING and not self._takes_indices((args, kwargs)):
             call = Call(func, args, kwargs, self._psi, self._origins.is_activation)
             try:
@@ -198,6 +206,10 @@ class StructuralPass(TorchFunctionMode):
             if out is not NotImplemented:
                 if tag.source & Source.SPIKES and not keeps_counts(name, call):
                     tag |= Tag(Source.SCALED)
+                if name in SCALING and any(
+                    isinstance(v, Tensor) and v.numel() > 1 for v in self._inert((args, kwargs))
+                ):
+                    tag |= Tag(Source.WEIGHTED)
                 self._overwritten(target, tag)
                 return self._tagged(out, tag)
         try:
@@ -211,7 +223,7 @@ class StructuralPass(TorchFunctionMode):
             source = Source.OPAQUE | tag.source & Source.WEIGHT
             opaque = Tag(source, tag.blame, tag.remedy)
             if not tag.source & Source.OPAQUE:
-                opaque = Tag(source, f"{name} {self._where()}", REMEDIES.get(name, DEFAULT_REMEDY))
+                opaque = Tag(source, f"{name} {self._where()}", remedy(name))
             if tag.source & Source.UNSEEN and name in PASSING:
                 blame = f"{name} with a tensor that is no buffer of the model {self._where()}"
                 opaque = Tag(source, blame, "register that tensor as a buffer")
@@ -308,6 +320,9 @@ class StructuralPass(TorchFunctionMode):
         if not self._sanctioned and (name in KERNELS or name in SYNAPTIC or name in UNCOUNTED):
             self._refuse_product(name)
 
+    def _inert(self, values: Any) -> list[Any]:
+        return [leaf for leaf in tree_leaves(values) if not self._origins.is_activation(leaf)]
+
     def _is_matrix(self, value: Any) -> bool:
         """Whether a value is a constant made of parameters with more than a number for each channel."""
         if not isinstance(value, Tensor) or sum(size > 1 for size in value.shape) < 2:
@@ -343,6 +358,7 @@ class StructuralPass(TorchFunctionMode):
         self._refuse_uncountable(name, tag)
         call = Call(func, args, kwargs, self._psi, self._origins.is_activation)
         with self._counting():
+            like = func(*tree_map_only(Tensor, shadow, args), **tree_map_only(Tensor, shadow, kwargs))
             try:
                 fan_out = SYNAPTIC[name](call, x, self._present(name, weight)).detach().to(x.device, _wide(x))
             except PicojouleError as error:
@@ -351,10 +367,10 @@ class StructuralPass(TorchFunctionMode):
                 self.recording.reached.append((x * fan_out).sum())
             everywhere = fan_out.expand(x.shape).double()
             analog = everywhere * (x.detach() > 0) if tag.source & Source.INPUT else everywhere.new_zeros(())
-            like = func(*tree_map_only(Tensor, _shadow, args), **tree_map_only(Tensor, _shadow, kwargs))
             currents = torch.ones_like(like, dtype=weight.dtype, device=x.device)
-        place = (self._path[-1] if self._path else "", name, weight.shape)
-        self.recording.calls.append(SynapticCall(place, round(everywhere.sum().item()), round(analog.sum().item())))
+        self.recording.calls.append(
+            SynapticCall(id(weight), tuple(x.shape), round(everywhere.sum().item()), round(analog.sum().item()))
+        )
         return self._tagged(currents, Tag(Source.CURRENT, f"{name} {self._where()}"))
 
     def _refuse_uncountable(self, name: str, tag: Tag) -> None:
@@ -459,7 +475,7 @@ class StructuralPass(TorchFunctionMode):
         if tag.source & ~(Source.SPIKES | INERT):
             self.refuse(
                 f"the max pool {name!r} takes spikes that were scaled or mixed with other values, so what it passes "
-                "on are no spikes; pool the spikes as they come from their layer"
+                "on are no spikes; pool the spikes as they come from their layer, before any dropout"
             )
         self.recording.relays.add(name)
         return replace_first_output(output, self._emit_spikes(name, pooled))
@@ -496,11 +512,6 @@ def _operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Te
     named = [kwargs[k] for k in ("input", "self", "weight", "other", "mat2") if k in kwargs]
     first, second = [a for a in (*args[:2], *named) if isinstance(a, Tensor)][:2]
     return first, second
-
-
-def _shadow(tensor: Tensor) -> Tensor:
-    """The tensor's shape without its numbers: enough to learn the shape of a result."""
-    return torch.empty_like(tensor, device="meta", dtype=torch.float32)
 
 
 def _wide(x: Tensor) -> torch.dtype:

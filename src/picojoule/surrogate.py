@@ -107,5 +107,5 @@ def _sigmoid_slope(u: Tensor, threshold: float, alpha: float) -> Tensor:
 
 
 def _require_positive(surrogate: object, parameter: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise PicojouleError(f"{type(surrogate).__name__} needs a finite {parameter} above 0, not {value}")
+    if not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+        raise PicojouleError(f"{type(surrogate).__name__} needs a finite {parameter} above 0, not {value!r}")

@@ -5,8 +5,8 @@ both the energy meter and the penalty read. Conventions (`psi=`):
 
 * `"exact"`: the synapses that exist, neuron by neuron: borders of padded convolutions, stride, dilation, groups, pools
   and skip paths included, pruned weights left out. int64.
-* `"uniform"`: the paper's closed formula W'H'/(WH)·C'·k² on the map that enters the convolution, the same for every
-  neuron of a layer. float64; layer totals are integers.
+* `"uniform"`: the paper's closed formula W'H'/(WH)·C'·k² on the map that enters the convolution (after any pool or
+  pad), the same for every neuron of a layer. float64; layer totals are integers.
 * `"paper"`: `"uniform"` with the ratio of map sizes inverted under an average pool (×4 under 2×2), as in the paper's
   printed VGG11 total. Only for reproducing the paper.
 """
@@ -224,13 +224,14 @@ def trace(
             f"the layers emit different numbers of samples ({rows}): the first axis of every spiking layer's output "
             "must be the batch; if time is folded into it, say steps= and folded="
         )
+    _check_samples(samples, len(tensors[0]), layout)
     return Synapses(
         {
             name: Layer(name, _one_step(name, by_step, psi), name in recording.relays)
             for name, by_step in emitted.items()
         },
         psi=psi,
-        input_shape=tuple(tensors[0].shape[1:]),
+        input_shape=tuple(tensors[0].shape[1 if time_axis is None else 2 :]),
         steps=steps,
         encoder_macs=sum(call.analog_macs for call in recording.calls) // samples,
         dense_macs=_dense_macs(recording.calls, samples, layout),
@@ -283,15 +284,25 @@ def _one_step(name: str, by_step: list[Tensor], psi: Psi) -> Tensor:
     return fan_out.round().long() if psi == "exact" else fan_out
 
 
+def _check_samples(samples: int, given: int, layout: TimeLayout) -> None:
+    if not layout.one_call_holds_all_steps and samples != given:
+        raise PicojouleError(
+            f"the layers emit {samples} samples for an example of {given}: the first axis of the example and of every "
+            "spiking layer's output must be the batch; if it holds time as well, say steps= with time_axis= or folded="
+        )
+    if layout.one_call_holds_all_steps and samples == layout.steps > 1:
+        raise PicojouleError(
+            f"the example has as many samples as time steps ({samples}), so the two axes cannot be told apart: give an "
+            "example of one sample"
+        )
+
+
 def _dense_macs(calls: list[SynapticCall], samples: int, layout: TimeLayout) -> int:
     """All multiply-accumulates of one step: the ReLU twin has no time."""
-    macs: Counter[tuple[object, ...]] = Counter()
-    times: Counter[tuple[object, ...]] = Counter()
+    macs: Counter[int] = Counter()
+    times: Counter[int] = Counter()
     for call in calls:
-        macs[call.place] += call.macs
-        times[call.place] += 1
-    one_call_holds_all_steps = layout.time_axis is not None or layout.folded is not None
-    return sum(
-        macs[place] // (layout.steps if one_call_holds_all_steps or times[place] % layout.steps == 0 else 1) // samples
-        for place in macs
-    )
+        macs[call.weight] += call.macs // (layout.steps if layout.is_in(call.fed, samples) else 1)
+        times[call.weight] += 1
+    each_step = {weight for weight, n in times.items() if not layout.one_call_holds_all_steps and n % layout.steps == 0}
+    return sum(macs[weight] // (layout.steps if weight in each_step else 1) // samples for weight in macs)
