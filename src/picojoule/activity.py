@@ -96,8 +96,7 @@ def first_output(name: str, output: Any) -> Tensor:
     if not isinstance(spikes, Tensor):
         raise PicojouleError(
             f"the layer {name!r} returned {type(spikes).__name__} where its spikes were expected; a spiking layer "
-            "returns a "
-            "tensor, or a tuple whose element 0 is the spikes"
+            "returns a tensor, or a tuple whose element 0 is the spikes"
         )
     return spikes
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
@@ -25,6 +24,7 @@ from picojoule.activity import Activity, summed_over_batch
 from picojoule.errors import PicojouleError
 from picojoule.hardware import PriceList
 from picojoule.synapse import Synapses
+from picojoule.tables import as_text
 from picojoule.units import format_joules
 
 
@@ -166,10 +166,7 @@ class EnergyReport:
         return table
 
     def __str__(self) -> str:
-        console = Console(width=110, color_system=None)
-        with console.capture() as capture:
-            console.print(self.table())
-        return capture.get().rstrip()
+        return as_text(self.table())
 
 
 class EnergyMeter:

@@ -29,7 +29,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from picojoule.activity import first_output, is_relay, replace_first_output, spiking_modules
+from picojoule.activity import first_output, is_relay, precise, replace_first_output, spiking_modules
 from picojoule.errors import PicojouleError
 from picojoule.provenance import ACTIVATION, INERT, PRUNED, Origins, Source, Tag, pruned_tensors
 from picojoule.rules import (
@@ -124,8 +124,7 @@ class StructuralPass(TorchFunctionMode):
     def _emit_spikes(self, name: str, like: Tensor) -> Tensor:
         with self._counting():
             # float64, so that counts stay exact however the paths branch and join; not every device has it.
-            dtype = torch.float32 if like.device.type == "mps" else torch.float64
-            leaf = torch.zeros_like(like, dtype=dtype, requires_grad=True)
+            leaf = torch.zeros_like(like, dtype=precise(like.device), requires_grad=True)
             self.recording.leaves.setdefault(name, []).append(leaf)
             self._dtype = like.dtype
             emitted = leaf.clone()  # what the model gets may be written to in place
@@ -360,7 +359,7 @@ class StructuralPass(TorchFunctionMode):
         with self._counting():
             like = func(*tree_map_only(Tensor, shadow, args), **tree_map_only(Tensor, shadow, kwargs))
             try:
-                fan_out = SYNAPTIC[name](call, x, self._present(name, weight)).detach().to(x.device, _wide(x))
+                fan_out = SYNAPTIC[name](call, x, self._present(name, weight)).detach().to(x.device, precise(x.device))
             except PicojouleError as error:
                 self.refuse(f"{name} {self._where()} {error}")
             if tag.source & Source.SPIKES:
@@ -512,7 +511,3 @@ def _operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Te
     named = [kwargs[k] for k in ("input", "self", "weight", "other", "mat2") if k in kwargs]
     first, second = [a for a in (*args[:2], *named) if isinstance(a, Tensor)][:2]
     return first, second
-
-
-def _wide(x: Tensor) -> torch.dtype:
-    return x.dtype if x.dtype == torch.float64 or x.device.type == "mps" else torch.float64

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
-from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
@@ -31,6 +31,7 @@ from picojoule.errors import PicojouleError
 from picojoule.rules import Psi
 from picojoule.snapshot import unchanged
 from picojoule.structure import Recording, StructuralPass, SynapticCall
+from picojoule.tables import as_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +136,7 @@ class Synapses(Mapping[str, Layer]):
         for layer in self._layers.values():
             low, high = layer.fan_out.min().item(), layer.fan_out.max().item()
             table.add_row(
-                layer.name + (" (relay)" if layer.relay else ""),
+                escape(layer.name) + (" (relay)" if layer.relay else ""),
                 "×".join(map(str, layer.shape)),
                 f"{layer.neurons:,}",
                 f"{low:,.6g}" if low == high else f"{low:,.6g} … {high:,.6g}",
@@ -147,10 +148,7 @@ class Synapses(Mapping[str, Layer]):
         return table
 
     def __str__(self) -> str:
-        console = Console(width=110, color_system=None)
-        with console.capture() as capture:
-            console.print(self.table())
-        return capture.get().rstrip()
+        return as_text(self.table())
 
     def __repr__(self) -> str:
         return f"Synapses({len(self)} layers, {self.neurons:,} neurons, {self.synapses:,} synapses, psi={self.psi!r})"

@@ -1,7 +1,8 @@
 """The paper's networks, by name.
 
 All without biases, with batch norm before every spiking layer and He initialisation for ReLU. Spikes pass nothing but
-dropout, pooling and flattening before they reach the next synapses. Spiking layers are called ``spike1``, ``spike2``, …
+dropout, pooling and flattening before they reach the next synapses. Spiking layers are called ``spike1``, ``spike2``,
+…; those of ResNet18 stand in blocks (``stage2.0.spike1``, ``stage2.0.skip_spike``), with one last ``spike``.
 """
 
 from __future__ import annotations
