@@ -67,5 +67,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 clean:  ## remove the virtual environment, builds and caches
-	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build demo dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2> /dev/null || true

@@ -117,7 +117,9 @@ def data_list(context: typer.Context, as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps([entry.to_dict() for entry in listings], indent=2))
         return
-    table = Table("data set", "what", "train / validation / test", "here", "can be had from")
+    table = Table()
+    for column in ("data set", "what", "train / validation / test", "here", "can be had from"):
+        table.add_column(column, overflow="fold")
     for entry in listings:
         sources = ", ".join(title if at_hand else f"{title} (tool not installed)" for title, at_hand in entry.sources)
         table.add_row(entry.name, entry.title, " / ".join(f"{n:,}" for n in entry.splits), entry.here or "–", sources)

@@ -38,6 +38,7 @@ def demo(folder: Path, progress: Progress, say: Callable[[str], None]) -> Compar
     """
     name = _data_set(progress, say)
     settings = _SETTINGS[name]
+    say(f"Training CNN7 twice on {settings['limit']:,} images, {settings['epochs']} epochs each; this takes minutes.")
     results = []
     for title, strength in (("no penalty", 0), ("Ω_syn", settings["strength"])):
         recipe = Recipe.loads(
@@ -45,7 +46,8 @@ def demo(folder: Path, progress: Progress, say: Callable[[str], None]) -> Compar
             f"penalty.strength={strength}",
         )
         results.append(fit(recipe, folder / "runs", reporters=[Display(title)]).result["test"])
-    comparison = Comparison(f"CNN7 on {name}", ("no penalty", "Ω_syn"), (results[0], results[1]))
+    title = f"CNN7 on {name}, {settings['limit']:,} images, {settings['epochs']} epochs, λ' = {settings['strength']}"
+    comparison = Comparison(title, ("no penalty", "Ω_syn"), (results[0], results[1]))
     comparison.write(folder)
     return comparison
 
