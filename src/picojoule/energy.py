@@ -19,10 +19,10 @@ from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
-from picojoule import hardware
 from picojoule.activity import Activity, summed_over_batch
 from picojoule.errors import PicojouleError
-from picojoule.hardware import PriceList
+from picojoule.hardware import DEFAULT, PriceList
+from picojoule.hardware import get as price_list
 from picojoule.synapse import Synapses
 from picojoule.tables import as_text
 from picojoule.units import format_joules
@@ -108,7 +108,7 @@ class EnergyReport:
 
     def priced(self, prices: str | PriceList) -> EnergyReport:
         """The same counts at another hardware's prices."""
-        prices = hardware.get(prices)
+        prices = price_list(prices)
         layers = tuple(replace(layer, joules=layer.synops * prices.accumulate) for layer in self.layers)
         return replace(self, prices=prices, layers=layers)
 
@@ -183,13 +183,13 @@ class EnergyMeter:
     (6.0, '5.4 pJ')
     """
 
-    def __init__(self, synapses: Synapses, hardware: str | PriceList = hardware.DEFAULT) -> None:
+    def __init__(self, synapses: Synapses, hardware: str | PriceList = DEFAULT) -> None:
         if not isinstance(synapses, Synapses):
             raise PicojouleError(
                 f"a meter needs the Synapses that picojoule.trace gives, not {type(synapses).__name__}"
             )
         self.synapses = synapses
-        self.prices = _price_list(hardware)
+        self.prices = price_list(hardware)
         self.reset()
 
     def reset(self) -> None:
@@ -245,7 +245,7 @@ class EnergyMeter:
         """The bill of everything counted so far, by this meter's price list or the one given."""
         if not self._samples or self._steps is None:
             raise PicojouleError("nothing was counted yet: call update(activity) before compute()")
-        prices = self.prices if hardware is None else _price_list(hardware)
+        prices = self.prices if hardware is None else price_list(hardware)
         layers = []
         for name, layer in self.synapses.items():
             counts = self._counts[name]
@@ -285,10 +285,6 @@ def _whole_counts(name: str, by_step: list[Tensor], *, binary: bool) -> Tensor:
             "counted exactly: check what it emits"
         )
     return torch.stack(sums).long().sum(0)
-
-
-def _price_list(prices: str | PriceList) -> PriceList:
-    return hardware.get(prices)
 
 
 def _priced(operations: float, joules_each: float | None) -> float | None:

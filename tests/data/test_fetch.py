@@ -513,7 +513,7 @@ def test_processes_that_fetch_at_once_do_not_hurt_each_other(
 
 
 def test_a_misspelt_name_gets_the_nearest() -> None:
-    with pytest.raises(PicojouleError, match="no data set 'fashon-mnist'; did you mean 'fashion-mnist'"):
+    with pytest.raises(PicojouleError, match="unknown data set 'fashon-mnist': did you mean 'fashion-mnist'"):
         fetch("fashon-mnist")
 
 

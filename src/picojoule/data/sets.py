@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,7 +10,7 @@ from picojoule.data.checksum import OfficialFile
 from picojoule.data.formats import Decoder, cifar_decoder, decode_idx
 from picojoule.data.forms import Layout, cifar_pickle, cifar_picture, gzipped, plain
 from picojoule.data.sources import DebianPackage, NpmPackage, OfficialArchive, OfficialFiles, Source
-from picojoule.errors import PicojouleError
+from picojoule.errors import unknown
 
 
 @dataclass(frozen=True)
@@ -158,10 +157,8 @@ def find(name: str) -> DataSet:
     (45000, 5000, 10000)
     >>> find("cifar10")
     Traceback (most recent call last):
-    picojoule.errors.PicojouleError: There is no data set 'cifar10'; did you mean 'cifar-10'? ...
+    picojoule.errors.PicojouleError: unknown data set 'cifar10': did you mean 'cifar-10'? choose one of ...
     """
     if name in DATASETS:
         return DATASETS[name]
-    near = difflib.get_close_matches(name.lower(), DATASETS, n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    raise PicojouleError(f"There is no data set '{name}'; {hint}known: {', '.join(DATASETS)}.")
+    raise unknown("data set", name, DATASETS)
