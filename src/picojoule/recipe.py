@@ -199,8 +199,11 @@ class Recipe(_Section):
 
     @property
     def digest(self) -> str:
-        """Twelve hexadecimal digits that change with any value, whatever the order or spelling in the file."""
-        content = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        """Twelve hexadecimal digits that change with any value, whatever the order or spelling in the file.
+
+        A key that is None takes no part, as in the file: an optional key of a later version renames no earlier run.
+        """
+        content = json.dumps(self.model_dump(exclude_none=True), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
     @property
