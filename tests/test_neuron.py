@@ -174,7 +174,7 @@ def test_module_is_a_thin_shell() -> None:
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last", "expanded gradient", "bfloat16"])
 @each_surrogate
 def test_large_tensors_get_the_same_gradient_as_small_ones(surrogate: Surrogate, layout: str) -> None:
-    """Large tensors go through the backward pass block by block; every element must come out the same."""
+    """Large tensors go through the backward pass block by block and fused; only the last digit may differ."""
     u = torch.randn(3, 8, 83, 97) + 0.5  # no multiple of the block
     grad = torch.randn_like(u)
     if layout == "channels_last":
@@ -190,7 +190,8 @@ def test_large_tensors_get_the_same_gradient_as_small_ones(surrogate: Surrogate,
     for sample in range(len(u)):
         small = u[sample, :, :20].detach().clone().requires_grad_()
         spike(small, 1.0, surrogate).backward(grad[sample, :, :20])
-        assert torch.equal(u.grad[sample, :, :20], small.grad)
+        rounding = 8 * torch.finfo(u.dtype).eps  # a surrogate is five or six roundings
+        torch.testing.assert_close(u.grad[sample, :, :20], small.grad, rtol=rounding, atol=rounding)
 
 
 def test_a_surrogate_may_look_beyond_the_single_element() -> None:

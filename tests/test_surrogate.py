@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from picojoule.errors import PicojouleError
-from picojoule.surrogate import S3NN, SURROGATES, ChecksThreshold, ScaledSigmoid, Surrogate, Triangle
+from picojoule.surrogate import S3NN, SURROGATES, ChecksThreshold, Fused, ScaledSigmoid, Surrogate, Triangle
 
 THRESHOLDS = (0.3, 1.0, 2.5)
 
@@ -114,3 +114,38 @@ def test_surrogates_are_values() -> None:
     assert repr(S3NN(tau=1.0)) == "S3NN(alpha=0.25, tau=1.0)"
     with pytest.raises(AttributeError):
         S3NN().alpha = 1.0  # type: ignore[misc]  # the assignment under test
+
+
+@pytest.mark.parametrize("threshold", THRESHOLDS)
+@pytest.mark.parametrize("surrogate", CASES, ids=str)
+def test_the_fused_form_equals_the_plain_product(surrogate: Surrogate, threshold: float) -> None:
+    assert isinstance(surrogate, Fused)
+    near = [math.nextafter(threshold, -math.inf), threshold, math.nextafter(threshold, math.inf)]
+    u = torch.tensor([i / 32 for i in range(-3200, 3201)] + near + [math.inf, -math.inf, -0.0], dtype=torch.float64)
+    grad = torch.linspace(-2, 3, len(u), dtype=torch.float64)
+    out, untouched = torch.full_like(u, math.nan), (u.clone(), grad.clone())
+    surrogate.times(grad, u, threshold, out=out)
+    torch.testing.assert_close(out, grad * surrogate(u, threshold), rtol=1e-12, atol=0)
+    assert torch.equal(u, untouched[0])
+    assert torch.equal(grad, untouched[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("surrogate", CASES, ids=str)
+def test_the_fused_form_loses_no_more_digits(surrogate: Surrogate, dtype: torch.dtype) -> None:
+    assert isinstance(surrogate, Fused)
+    u = torch.linspace(-4, 8, 4001).to(dtype)
+    grad = torch.linspace(-2, 3, len(u)).to(dtype)
+    out = torch.empty_like(u)
+    surrogate.times(grad, u, 1.0, out=out)
+    exact = grad.double() * surrogate(u.double(), 1.0)
+    plain = (grad * surrogate(u, 1.0)).double()
+    assert (out.double() - exact).abs().max() <= 2 * (plain - exact).abs().max()
+
+
+@pytest.mark.parametrize("surrogate", CASES, ids=str)
+def test_the_fused_form_of_a_nan_is_a_nan(surrogate: Surrogate) -> None:
+    assert isinstance(surrogate, Fused)
+    out = torch.zeros(1)
+    surrogate.times(torch.ones(1), torch.tensor([math.nan]), 1.0, out=out)
+    assert out.isnan().all()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from picojoule.errors import PicojouleError
-from picojoule.surrogate import S3NN, SURROGATES, ChecksThreshold, Surrogate
+from picojoule.surrogate import S3NN, ChecksThreshold, Fused, Surrogate
 
 _S3NN = S3NN()
 
@@ -66,7 +66,7 @@ class _Heaviside(Function):
 
     @staticmethod
     def forward(u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
-        if _is_eager(u):  # one pass and no boolean copy
+        if is_eager(u):  # one pass and no boolean copy
             return torch.ge(u, threshold, out=torch.empty_like(u))
         return (u >= threshold).to(u.dtype)
 
@@ -79,7 +79,7 @@ class _Heaviside(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (u,) = ctx.saved_tensors
         surrogate: Surrogate = ctx.surrogate
-        if type(surrogate) in SURROGATES.values() and _fits_in_blocks(u, grad):  # a user's may look beyond one element
+        if isinstance(surrogate, Fused) and _fits_in_blocks(u, grad):
             return _blockwise(grad, u, ctx.threshold, surrogate), None, None
         return grad * surrogate(u, ctx.threshold), None, None
 
@@ -88,7 +88,7 @@ _BLOCK = 1 << 17
 """Elements: a surrogate makes a dozen passes over the potential, which are cheap while the data stay in the cache."""
 
 
-def _is_eager(x: Tensor) -> bool:
+def is_eager(x: Tensor) -> bool:
     """Whether the numbers are here: neither being compiled nor inside a transform such as vmap."""
     return not torch.compiler.is_compiling() and not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
@@ -96,26 +96,27 @@ def _is_eager(x: Tensor) -> bool:
 def _fits_in_blocks(u: Tensor, grad: Tensor) -> bool:
     """Whether both lie densely in a CPU's memory, in the same order."""
     return (
-        _is_eager(grad)
+        is_eager(grad)
         and not torch.is_grad_enabled()
         and u.device.type == "cpu"
         and u.numel() > _BLOCK
         and u.stride() == grad.stride()
-        and _is_dense(u)
+        and is_dense(u)
     )
 
 
-def _is_dense(x: Tensor) -> bool:
+def is_dense(x: Tensor) -> bool:
+    """Whether the elements fill one stretch of memory, in one of the two usual orders."""
     return x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))
 
 
-def _blockwise(grad: Tensor, u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
+def _blockwise(grad: Tensor, u: Tensor, threshold: float, surrogate: Fused) -> Tensor:
     """grad · surrogate(u), block by block."""
     result = torch.empty_like(u)
     flat_u, flat_grad, flat_result = (x.as_strided((u.numel(),), (1,)) for x in (u, grad, result))
     for first in range(0, u.numel(), _BLOCK):
         part = slice(first, first + _BLOCK)
-        torch.mul(flat_grad[part], surrogate(flat_u[part], threshold), out=flat_result[part])
+        surrogate.times(flat_grad[part], flat_u[part], threshold, out=flat_result[part])
     return result
 
 

@@ -118,6 +118,8 @@ class _Training:
     optimizer: Any
     penalty: Penalty | None
     synapses: Synapses | None
+    validated: Evaluation | None = None
+    """The network as it was measured after its latest epoch."""
 
     def go(self, stop: Stop) -> None:
         recipe, fabric = self.recipe, self.fabric
@@ -210,7 +212,7 @@ class _Training:
             for buffer in self.model.buffers():  # batch norm's: one network is measured, the first process's
                 torch.distributed.broadcast(buffer, 0)
         samples, entropy, right, omega = sums
-        validation = self._measure("validation")
+        validation = self.validated = self._measure("validation")
         energy = validation.energy
         for layer in energy.layers if energy is not None else ():
             if layer.rate == 0:
@@ -235,7 +237,8 @@ class _Training:
         }
 
     def _finish(self) -> None:
-        results = {"test": self._measure("test").to_dict(), "validation": self._measure("validation").to_dict()}
+        validation = self.validated or self._measure("validation")  # again where the run was resumed at its very end
+        results = {"test": self._measure("test").to_dict(), "validation": validation.to_dict()}
         if self.fabric.global_rank == 0:
             self.run.write_weights(self.model.state_dict())
             self.run.write_result({**results, **circumstances(self.recipe, self.fabric)})

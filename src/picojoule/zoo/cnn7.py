@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from picojoule.zoo.dropout import Dropout
 from picojoule.zoo.layers import conv
 
 _HIDDEN = (  # channels, kernel, stride, dropout
@@ -34,7 +35,7 @@ class CNN7(nn.Sequential):
             self.add_module(f"norm{i}", nn.BatchNorm2d(width))
             self.add_module(f"spike{i}", neuron())
             if dropout:
-                self.add_module(f"drop{i}", nn.Dropout(dropout))
+                self.add_module(f"drop{i}", Dropout(dropout))
             channels = width
         self.add_module("conv7", conv(channels, classes, 1))
 

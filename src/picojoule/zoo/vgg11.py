@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from torch import nn
 
+from picojoule.zoo.dropout import Dropout
 from picojoule.zoo.layers import conv, linear
 
 _CONV_WIDTHS = (64, 128, 256, 512, 512, 512, 512, 512)
@@ -44,4 +45,4 @@ class VGG11(nn.Sequential):
         if i in _POOLED:
             self.add_module(f"pool{i}", nn.AvgPool2d(2))
         if i in _DROPPED:
-            self.add_module(f"drop{i}", nn.Dropout(0.2))
+            self.add_module(f"drop{i}", Dropout(0.2))
