@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-console = Console()
+console = Console(soft_wrap=True)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,5 @@
+"""`python -m picojoule` is the command `picojoule`."""
+
+from picojoule.cli import main
+
+main()
