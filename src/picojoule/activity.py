@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -191,6 +191,19 @@ class TimeLayout:
         return list(emitted.reshape(*shape, *emitted.shape[1:]).unbind(time))
 
 
+class _Emitted(NamedTuple):
+    """What a layer emitted in one call.
+
+    The tap is the same spikes, branched off where they arise. Autograd takes the youngest branch first, so the gradient
+    of a penalty on the tap arrives at the layer after the network's and is added to it in place; one on the spikes
+    themselves would arrive first, and the sum of the two would need memory of its own.
+    """
+
+    spikes: Tensor
+    tap: Tensor
+    version: int
+
+
 class Activity(Mapping[str, Tensor]):
     """The spikes of every spiking layer in one `watch` block, by the layer's name.
 
@@ -200,7 +213,7 @@ class Activity(Mapping[str, Tensor]):
 
     def __init__(self, layout: TimeLayout) -> None:
         self.layout = layout
-        self._calls: dict[str, list[tuple[Tensor, int]]] = {}
+        self._calls: dict[str, list[_Emitted]] = {}
         self._binary: set[str] = set()
 
     @property
@@ -209,28 +222,31 @@ class Activity(Mapping[str, Tensor]):
 
     def record(self, name: str, spikes: Tensor, *, binary: bool = False) -> None:
         """Note what a layer emitted; `binary` if its type can emit nothing but 0 and 1."""
-        self._calls.setdefault(name, []).append((spikes, spikes._version))
+        self._calls.setdefault(name, []).append(_Emitted(spikes, spikes.view_as(spikes), spikes._version))
         if binary:
             self._binary.add(name)
 
     def by_step(self, name: str) -> list[Tensor]:
         """The spikes of one layer, step by step, each [B, …]; no copies are made."""
+        return self.layout.by_step(name, [emitted.spikes for emitted in self._whole(name)])
+
+    def _whole(self, name: str) -> list[_Emitted]:
         if name not in self._calls:
             raise PicojouleError(
                 f"the layer {name!r} recorded nothing: run the model that was traced inside the "
                 "`with picojoule.watch(model)` block"
             )
-        for spikes, version in self._calls[name]:
-            if spikes._version != version:
+        for emitted in self._calls[name]:
+            if emitted.spikes._version != emitted.version:
                 raise PicojouleError(
                     f"the spikes of {name!r} were overwritten in place behind the layer (x += y): write x = x + y"
                 )
-        return self.layout.by_step(name, [spikes for spikes, _ in self._calls[name]])
+        return self._calls[name]
 
     def spikes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[Tensor]]:
-        """`by_step` of several layers, checked to be what can be counted: maps of the traced `shapes`, the same number
-        of samples in every layer, no negative values and no NaN."""
-        emitted = {name: self.by_step(name) for name in shapes}
+        """The taps of several layers step by step, checked to be what can be counted: maps of the traced `shapes`, the
+        same number of samples in every layer, no negative values and no NaN."""
+        emitted = {name: self.layout.by_step(name, [call.tap for call in self._whole(name)]) for name in shapes}
         for name, by_step in emitted.items():
             for spikes in by_step:
                 if tuple(spikes.shape[1:]) != shapes[name]:
