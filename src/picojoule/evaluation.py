@@ -76,9 +76,10 @@ def evaluate(run: Run | str | os.PathLike[str], split: Split = "test") -> Evalua
 
 def build_model(recipe: Recipe) -> nn.Module:
     name, classes, channels, neuron = recipe.model.name, recipe.classes, recipe.input_shape[0], recipe.build_neuron()
+    steps = recipe.neuron.steps
     if ":" in name:
-        return zoo.imported.build(name, classes=classes, in_channels=channels, neuron=neuron)
-    return zoo.create(name, classes, channels, neuron)
+        return zoo.imported.build(name, classes=classes, in_channels=channels, neuron=neuron, steps=steps)
+    return zoo.create(name, classes, channels, neuron, steps)
 
 
 def load_model(run: Run) -> nn.Module:
@@ -90,15 +91,13 @@ def load_model(run: Run) -> nn.Module:
     return model.eval()
 
 
-def load_weights(model: nn.Module, weights: dict[str, Tensor], what: str) -> None:
+def load_weights(model: nn.Module, weights: dict[str, Tensor], what: str, remedy: str | None = None) -> None:
     try:
         model.load_state_dict(weights)
     except RuntimeError as fault:
         reason = " ".join(str(fault).split())[:300]
-        raise PicojouleError(
-            f"{what} do not fit the model of its recipe ({reason}): bring back the code that it was trained with, or "
-            "move the folder away and train again"
-        ) from None
+        remedy = remedy or "bring back the code that it was trained with, or move the folder away and train again"
+        raise PicojouleError(f"{what} do not fit the model of its recipe ({reason}): {remedy}") from None
 
 
 def count_synapses(model: nn.Module, recipe: Recipe) -> Synapses | None:
@@ -106,7 +105,8 @@ def count_synapses(model: nn.Module, recipe: Recipe) -> Synapses | None:
     if recipe.neuron.kind == "relu":
         return None
     device = next(model.parameters()).device
-    return trace(model, torch.zeros(1, *recipe.input_shape, device=device), psi=recipe.energy.psi)
+    example = torch.zeros(1, *recipe.input_shape, device=device)
+    return trace(model, example, psi=recipe.energy.psi, steps=recipe.neuron.steps)
 
 
 @torch.no_grad()
@@ -118,7 +118,10 @@ def measure(
     device = next(model.parameters()).device
     part = data.validation if split == "validation" else data.test
     normalization = data.normalization if recipe.data.normalize else None
-    batches = Batches(part, EVALUATION_BATCH, normalization, device=device, rank=rank, world_size=world)
+    steps = synapses.steps if synapses is not None else 1
+    batches = Batches(
+        part, max(EVALUATION_BATCH // steps, 1), normalization, device=device, rank=rank, world_size=world
+    )
     meter = EnergyMeter(synapses, recipe.energy.hardware) if synapses is not None else None
     was_training = model.training
     model.eval()
@@ -128,7 +131,7 @@ def measure(
         if meter is None:
             logits = model(images)
         else:
-            with watch(model) as activity:
+            with watch(model, steps) as activity:
                 logits = model(images)
             meter.update(activity)
         right = (logits.argmax(1) == labels).sum().item()
