@@ -1,6 +1,6 @@
 """picojoule: spiking neural networks that spend less energy, and an honest measure of what they spend."""
 
-from picojoule import data, hardware, rules, surrogate, zoo
+from picojoule import chain, convert, data, hardware, rules, surrogate, zoo
 from picojoule.activity import Activity, declare_spiking, watch
 from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.engine import fit
@@ -32,6 +32,8 @@ __all__ = [
     "Run",
     "Spike",
     "Synapses",
+    "chain",
+    "convert",
     "data",
     "declare_rule",
     "declare_spiking",

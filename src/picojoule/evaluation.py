@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from picojoule import data as datasets
 from picojoule import hardware, zoo
 from picojoule.activity import declare_spiking, watch
+from picojoule.convert import convert
 from picojoule.data import Batches, Data
 from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.errors import PicojouleError, unknown
@@ -62,16 +63,24 @@ class Evaluation:
         return {**head, **{field: bill[field] for field in _ENERGY_FIELDS}}
 
 
-def evaluate(run: Run | str | os.PathLike[str], split: Split = "test") -> Evaluation:
-    """Accuracy and energy of a finished run on one split, measured afresh from its weights."""
+def evaluate(
+    run: Run | str | os.PathLike[str], split: Split = "test", *, convert_steps: int | None = None
+) -> Evaluation:
+    """Accuracy and energy of a finished run on one split, measured afresh from its weights.
+
+    With `convert_steps=T`, those of the integrate-and-fire network over T time steps that `picojoule.convert` makes of
+    a run with quantised ReLUs.
+    """
     if split not in get_args(Split):
         raise unknown("split", split, get_args(Split))
     run = run if isinstance(run, Run) else Run.at(run)
     recipe = run.recipe
     model = load_model(run)
+    if convert_steps is not None:
+        model = convert(model, convert_steps)
     data = datasets.load(recipe.data.name, limit=recipe.data.limit, pad=recipe.data.pad)
     with threads(recipe.training.threads):
-        return measure(model, recipe, data, split, count_synapses(model, recipe))
+        return measure(model, recipe, data, split, count_synapses(model, recipe, convert_steps))
 
 
 def build_model(recipe: Recipe) -> nn.Module:
@@ -100,13 +109,16 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], what: str, remedy
         raise PicojouleError(f"{what} do not fit the model of its recipe ({reason}): {remedy}") from None
 
 
-def count_synapses(model: nn.Module, recipe: Recipe) -> Synapses | None:
-    """ψ by the recipe's convention; None for the ReLU network, which has no spikes to count."""
+def count_synapses(model: nn.Module, recipe: Recipe, steps: int | None = None) -> Synapses | None:
+    """ψ by the recipe's convention; None for the ReLU network, which has no spikes to count.
+
+    The number of time steps is the recipe's, unless the network was converted.
+    """
     if recipe.neuron.kind == "relu":
         return None
     device = next(model.parameters()).device
     example = torch.zeros(1, *recipe.input_shape, device=device)
-    return trace(model, example, psi=recipe.energy.psi, steps=recipe.neuron.steps)
+    return trace(model, example, psi=recipe.energy.psi, steps=recipe.neuron.steps if steps is None else steps)
 
 
 @torch.no_grad()
