@@ -56,17 +56,17 @@ def share_of_differences(one: dict[str, Tensor], other: dict[str, Tensor]) -> fl
 
 @each_model
 def test_every_zoo_network_in_one_step_is_the_quantised_one(name: str) -> None:
+    """In float64, where folding rounds so little that no potential passes a threshold by it."""
     torch.manual_seed(0)
-    net = zoo.create(name, neuron=pj.QuantizedReLU)
-    images = torch.randn(4, *net.input_shape)
+    net = zoo.create(name, neuron=pj.QuantizedReLU).double()
+    images = torch.randn(3, *net.input_shape).double()
     settle(net, images)
     before = {key: value.clone() for key, value in net.state_dict().items()}
     converted = convert(net, steps=1)
     (expected, logits), (spikes, converted_logits) = counts(net, images), counts(converted, images)
     assert max(s.max().item() for s in expected.values()) > 1
-    # Folding rounds, and a potential in ten thousand may sit on a threshold.
-    assert share_of_differences(expected, spikes) < 1e-3
-    assert (logits - converted_logits).abs().mean() < 0.1 * logits.abs().mean()
+    assert share_of_differences(expected, spikes) == 0
+    torch.testing.assert_close(logits, converted_logits)
     assert all(torch.equal(before[key], value) for key, value in net.state_dict().items())
     assert not any(isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d | nn.Dropout) for m in converted.modules())
 
@@ -137,11 +137,12 @@ def test_the_output_approaches_that_of_the_quantised_network_as_time_grows() -> 
 @pytest.mark.parametrize("steps", [5, 10])
 def test_the_first_layer_fires_as_often_in_any_number_of_steps(steps: int) -> None:
     torch.manual_seed(0)
-    net = zoo.create("cnn7", neuron=pj.QuantizedReLU)
-    images = torch.randn(3, *net.input_shape)
+    net = zoo.create("cnn7", neuron=pj.QuantizedReLU).double()
+    images = torch.randn(3, *net.input_shape).double()
     converted = convert(settle(net, images), steps)
     expected, spikes = counts(net, images)[0]["spike1"], counts(converted, images, steps)[0]["spike1"]
-    assert (expected != spikes).float().mean() < 1e-3
+    assert expected.max() > 1
+    assert torch.equal(expected, spikes)
 
 
 def integers(net: nn.Sequential, low: int, high: int) -> nn.Sequential:

@@ -96,10 +96,10 @@ _ANALOG = _Signal(spikes=False)
 
 
 class _Tracer(fx.Tracer):
-    """Neurons are single nodes, like PyTorch's own layers."""
+    """Neurons and dropout of any kind are single nodes, like PyTorch's own layers."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return is_spiking(m) or super().is_leaf_module(m, module_qualified_name)
+        return is_spiking(m) or isinstance(m, _DropoutNd) or super().is_leaf_module(m, module_qualified_name)
 
 
 class _Conversion:
@@ -167,7 +167,7 @@ class _Conversion:
 
     def _module(self, node: fx.Node, name: str, module: nn.Module) -> None:
         rule = next((rule for kind, rule in _MODULES.items() if isinstance(module, kind)), None)
-        if rule is None:
+        if rule is None or (is_spiking(module) and type(module) is not QuantizedReLU):
             _refuse(f"{name!r} ({type(module).__name__})", _remedy(module))
         if name in self.called:
             _refuse(f"{name!r}, which is used at two places,", "make two modules")
