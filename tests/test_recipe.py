@@ -20,7 +20,9 @@ from torch import nn
 
 from picojoule import data, hardware, zoo
 from picojoule.errors import PicojouleError
+from picojoule.membrane import IF, LIF
 from picojoule.neuron import Spike
+from picojoule.quantized import QuantizedReLU
 from picojoule.recipe import ZOO_SIDE, Recipe
 from picojoule.surrogate import S3NN, SURROGATES, ScaledSigmoid, Triangle
 
@@ -46,6 +48,10 @@ DEFAULTS_AND_OTHERS: dict[str, tuple[object, object]] = {
     "neuron.surrogate": ("s3nn", "triangle"),
     "neuron.alpha": (0.25, 0.3),
     "neuron.tau": (0.6, 0.7),
+    "neuron.leak": (None, 0.5),
+    "neuron.reset": (None, "zero"),
+    "neuron.max_spikes": (None, 1),
+    "neuron.floor": (None, -1.0),
     "optimizer.name": ("adam", "sgd"),
     "optimizer.lr": (1e-3, 2e-3),
     "optimizer.weight_decay": (1e-4, 0.0),
@@ -55,12 +61,15 @@ DEFAULTS_AND_OTHERS: dict[str, tuple[object, object]] = {
     "penalty.strength": (0.0, 64.0),
     "penalty.normalized": (True, False),
     "penalty.schedule": ("linear", "constant"),
+    "penalty.target": (None, 0.5),
+    "penalty.reference": (None, "another-run"),
     "energy.psi": ("exact", "uniform"),
     "energy.hardware": ("horowitz-45nm-fp32", "loihi"),
     "training.epochs": (150, 5),
     "training.batch_size": (100, 50),
     "training.precision": ("auto", "32"),
     "training.threads": (2, 1),
+    "training.start_from": (None, "another-run"),
 }
 
 PAPER = [  # model, data set, optimizer, surrogate, learning rate, weight decay, alpha, tau; all with B_BN = 0
@@ -181,6 +190,58 @@ def test_surrogates_and_neurons_take_their_parameters() -> None:
         assert isinstance(neuron, Spike)
         assert (neuron.threshold, neuron.surrogate) == (0.75, surrogate)
     assert isinstance(Recipe.loads(BASE, "neuron.kind=relu").build_neuron()(), nn.ReLU)
+    assert isinstance(Recipe.loads(BASE, "neuron.kind=qrelu").build_neuron()(), QuantizedReLU)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (("neuron.kind=if", "neuron.steps=4"), IF(steps=4)),
+        (("neuron.kind=lif",), LIF(steps=1)),
+        (
+            ("neuron.kind=if", "neuron.reset=zero", "neuron.max_spikes=3", "neuron.floor=-2", "neuron.threshold=2"),
+            IF(2.0, "zero", 3, -2.0, steps=1),
+        ),
+        (
+            ("neuron.kind=lif", "neuron.leak=0.2", "neuron.surrogate=triangle", "neuron.floor=0", "neuron.steps=2"),
+            LIF(leak=0.2, surrogate=Triangle(), floor=0.0, steps=2),
+        ),
+    ],
+)
+def test_neurons_with_a_membrane_take_their_parameters(overrides: tuple[str, ...], expected: IF | LIF) -> None:
+    neuron = Recipe.loads(BASE, *overrides).build_neuron()()
+    assert type(neuron) is type(expected)
+    assert isinstance(neuron, IF | LIF)
+    assert (neuron.membrane, neuron.steps) == (expected.membrane, expected.steps)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (("neuron.kind=if", "neuron.leak=0.5"), ("neuron.leak = 0.5", "'if'", "take neuron.kind = 'lif'")),
+        (("neuron.kind=qrelu", "neuron.steps=2"), ("neuron.steps = 2", "'qrelu'", "no memory")),
+        (("neuron.kind=qrelu", "neuron.floor=-1"), ("neuron.floor = -1", "'qrelu'")),
+        (("neuron.kind=qrelu", "neuron.threshold=2"), ("neuron.threshold = 2", "'qrelu'", "neuron.threshold = 1")),
+        (
+            ("neuron.kind=lif", "neuron.threshold=0", "neuron.surrogate=triangle"),
+            ("neuron.threshold = 0", "'lif'", "above 0"),
+        ),
+        (("penalty.kind=target", "penalty.target=3", "penalty.p=2"), ("penalty.p", "no meaning")),
+        (("penalty.kind=target", "penalty.target=3", "penalty.normalized=false"), ("penalty.normalized", "no meaning")),
+    ],
+)
+def test_what_does_not_go_together_is_refused(overrides: tuple[str, ...], words: tuple[str, ...]) -> None:
+    said = message(BASE, *overrides)
+    assert all(word in said for word in words), said
+
+
+def test_a_recipe_names_the_runs_that_it_needs_first() -> None:
+    assert Recipe.loads(BASE).needs == {}
+    target = ("penalty.kind=target", "penalty.target=0.5", "penalty.reference=a-0.5")
+    recipe = Recipe.loads(BASE, "training.start_from=12345", *target)
+    assert recipe.needs == {"training.start_from": "12345", "penalty.reference": "a-0.5"}
+    assert "-target0.5-0-" in recipe.name
+    assert Recipe.loads(recipe.to_toml()) == recipe
 
 
 @pytest.mark.parametrize("name", hardware.names())
@@ -316,7 +377,11 @@ MISTAKES: list[tuple[str, tuple[str, ...]]] = [  # an override, and what the sen
     ("model.name=package:", ("'package:'",)),
     ("data.name=cifar10", ("data.name", "'cifar10'", "did you mean 'cifar-10'?")),
     ("neuron.kind=spkie", ("did you mean 'spike'?",)),
-    ("neuron.kind=transformer", ("'transformer'", "'spike' or 'relu'")),
+    ("neuron.kind=transformer", ("'transformer'", "'spike', 'relu', 'qrelu', 'if' or 'lif'")),
+    ("neuron.reset=zeroo", ("neuron.reset", "did you mean 'zero'?")),
+    ("training.start_from=../elsewhere", ("training.start_from = '../elsewhere'", "name of a finished run's folder")),
+    ("training.start_from=", ("training.start_from = ''", "name of a finished run's folder")),
+    ("penalty.reference=/tmp/run", ("penalty.reference = '/tmp/run'", "name of a finished run's folder")),
     ("neuron.surrogate=S3NN", ("'S3NN'", "did you mean 's3nn'?")),
     ("optimizer.name=adamw", ("did you mean 'adam'?",)),
     ("penalty.kind=sym", ("penalty.kind = 'sym'", "did you mean 'syn'?")),
@@ -346,6 +411,10 @@ MISTAKES: list[tuple[str, tuple[str, ...]]] = [  # an override, and what the sen
     ("neuron.tau=0", ("neuron.tau = 0", "above 0")),
     ("neuron.alpha=0", ("neuron.alpha = 0", "above 0")),
     ("neuron.alpha=-1", ("neuron.alpha = -1", "above 0")),
+    ("neuron.leak=1.5", ("neuron.leak = 1.5", "finite number from 0 to 1")),
+    ("neuron.floor=0.5", ("neuron.floor = 0.5", "finite number of 0 or less")),
+    ("neuron.max_spikes=0", ("neuron.max_spikes = 0", "whole number from 1")),
+    ("penalty.target=0", ("penalty.target = 0", "finite number above 0")),
     ("optimizer.lr=0", ("optimizer.lr = 0", "above 0")),
     ("optimizer.lr=-1e-3", ("optimizer.lr = -0.001", "above 0")),
     ("optimizer.weight_decay=-1", ("optimizer.weight_decay = -1", "0 or more")),
@@ -364,6 +433,11 @@ MISTAKES: list[tuple[str, tuple[str, ...]]] = [  # an override, and what the sen
     ("neuron.threshold=0", ("neuron.threshold = 0", "neuron.surrogate = 's3nn'", "above 0")),
     ("neuron.threshold=-1.5", ("neuron.threshold = -1.5", "'s3nn'")),
     ("neuron.steps=4", ("neuron.steps = 4", "neuron.kind = 'spike'", "neuron.steps = 1")),
+    ("neuron.leak=0.5", ("neuron.leak = 0.5", "neuron.kind = 'spike'", "take neuron.kind = 'lif'")),
+    ("neuron.reset=zero", ("neuron.reset = 'zero'", "neuron.kind = 'spike'", "take neuron.kind = 'if' or 'lif'")),
+    ("penalty.kind=target", ("penalty.target is missing", "penalty.reference")),
+    ("penalty.target=0.5", ("penalty.target = 0.5", "penalty.kind = 'syn'", "take penalty.kind = 'target'")),
+    ("penalty.reference=run", ("penalty.reference = 'run'", "penalty.kind = 'syn'")),
     ("data.limit=9", ("data.limit = 9", "from 10", "to 54000")),
     ("data.limit=54001", ("data.limit = 54001", "to 54000")),
     ("data.pad=0", ("data.pad = 0", "28×28", "'cnn7'", "32×32", "data.pad = 2")),
@@ -562,8 +636,8 @@ def test_any_python_value_for_any_key(key: str, value: object) -> None:
     section, _, leaf = key.rpartition(".")
     content: dict[str, Any] = {"model": {"name": "cnn7"}, "data": {"name": "digits"}}
     (content.setdefault(section, {}) if section else content)[leaf] = value
-    if key == "data.limit" and value is None:
-        assert Recipe(**content).data.limit is None
+    if DEFAULTS_AND_OTHERS[key][0] is None and value is None:
+        assert flat(Recipe(**content).to_dict())[key] is None
         return
     with pytest.raises(PicojouleError) as caught:
         Recipe(**content)

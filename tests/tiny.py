@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import picojoule as pj
+from picojoule.timesteps import present, readout
 
 Neuron = Callable[[], nn.Module]
 
@@ -88,6 +89,20 @@ def pooled(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
         flat=nn.Flatten(),
         out=nn.Linear(8, classes),
     )
+
+
+class OverTime(Classifier):
+    steps = 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        return readout(super().forward(present(x, self.steps)), self.steps)
+
+
+def over_time(classes: int, in_channels: int, neuron: Neuron, steps: int) -> OverTime:
+    """`net` for neurons that run over time steps."""
+    model = OverTime(**dict(net(classes, in_channels, neuron).named_children()))
+    model.steps = steps
+    return model
 
 
 class BreaksDown(nn.Module):

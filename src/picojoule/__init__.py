@@ -1,13 +1,15 @@
 """picojoule: spiking neural networks that spend less energy, and an honest measure of what they spend."""
 
-from picojoule import data, hardware, rules, surrogate, zoo
+from picojoule import chain, convert, data, hardware, rules, surrogate, zoo
 from picojoule.activity import Activity, declare_spiking, watch
 from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.engine import fit
 from picojoule.errors import PicojouleError
 from picojoule.evaluation import Evaluation, evaluate, load_model
+from picojoule.membrane import IF, LIF
 from picojoule.neuron import Spike
 from picojoule.penalty import Penalty
+from picojoule.quantized import QuantizedReLU
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.rules import declare_rule
@@ -16,6 +18,8 @@ from picojoule.synapse import Layer, Synapses, trace
 __version__ = "0.1.0"
 
 __all__ = [
+    "IF",
+    "LIF",
     "Activity",
     "EnergyMeter",
     "EnergyReport",
@@ -23,10 +27,13 @@ __all__ = [
     "Layer",
     "Penalty",
     "PicojouleError",
+    "QuantizedReLU",
     "Recipe",
     "Run",
     "Spike",
     "Synapses",
+    "chain",
+    "convert",
     "data",
     "declare_rule",
     "declare_spiking",

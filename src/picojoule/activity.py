@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -138,6 +138,13 @@ class TimeLayout:
     def one_call_holds_all_steps(self) -> bool:
         return self.time_axis is not None or self.folded is not None
 
+    @property
+    def shape(self) -> str:
+        """In words, for messages."""
+        if self.folded is not None:
+            return "[T·B, …]" if self.folded == "time" else "[B·T, …]"
+        return {None: "[B, …]", 0: "[T, B, …]", 1: "[B, T, …]"}[self.time_axis]
+
     def is_in(self, shape: Sequence[int], samples: int) -> bool:
         """Whether a tensor of this shape has all time steps in it, as an axis or folded into the batch."""
         if not self.one_call_holds_all_steps:
@@ -189,6 +196,34 @@ class TimeLayout:
         batch, time = len(emitted) // self.steps, 0 if self.folded == "time" else 1
         shape = (batch, self.steps) if time else (self.steps, batch)
         return list(emitted.reshape(*shape, *emitted.shape[1:]).unbind(time))
+
+
+@runtime_checkable
+class KeepsTime(Protocol):
+    """A neuron that runs over all time steps in one call, and knows where time is in its spikes."""
+
+    def time_layout(self, steps: int) -> TimeLayout: ...
+
+
+def agreed_layout(layers: Mapping[str, nn.Module], said: TimeLayout) -> TimeLayout:
+    """The layout in time that the caller gave, completed by the neurons that know it; they must agree."""
+    layout = said
+    for name, module in layers.items():
+        if not isinstance(module, KeepsTime):
+            continue
+        own = module.time_layout(said.steps)
+        if own.steps != said.steps:
+            raise PicojouleError(
+                f"the layer {name!r} runs over {own.steps} time steps in each call where steps={said.steps} was said: "
+                f"say steps={own.steps}"
+            )
+        if layout.one_call_holds_all_steps and own != layout:
+            raise PicojouleError(
+                f"the layer {name!r} emits its spikes as {own.shape}, not as {layout.shape}: leave out time_axis and "
+                "folded, and build all neurons of a network with the same steps="
+            )
+        layout = own
+    return layout
 
 
 class _Emitted(NamedTuple):
@@ -335,9 +370,10 @@ def watch(
     torch.Size([5, 2])
 
     A network that runs over T time steps is called T times in the block with `steps=T`, or once with its layout in time
-    said by `time_axis` or `folded` (see `TimeLayout`). No copies are made: the spikes must not be overwritten in place.
+    said by `time_axis` or `folded` (see `TimeLayout`); neurons with a membrane (`IF`, `LIF`) know it themselves. No
+    copies are made: the spikes must not be overwritten in place.
     """
-    activity = Activity(TimeLayout(steps, time_axis, folded))
+    said = TimeLayout(steps, time_axis, folded)
     model = _hookable(model)
     layers = spiking_modules(model)
     if not layers:
@@ -345,6 +381,7 @@ def watch(
             f"{type(model).__name__} has no spiking layer that picojoule knows: declare its neurons with "
             "picojoule.declare_spiking"
         )
+    activity = Activity(agreed_layout(layers, said))
     inside = {part for layer in layers.values() for part in layer.modules()}
     relays = {name: m for name, m in model.named_modules() if is_relay(m) and m not in inside}
     binary = {name for name, module in layers.items() if _emits_only_zero_and_one(module)}

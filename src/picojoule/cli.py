@@ -164,15 +164,21 @@ def train(
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A finished run's folder.")],
     split: Annotated[str, typer.Option(help="test or validation.")] = "test",
+    convert_steps: Annotated[
+        int | None,
+        typer.Option(help="Convert a run with quantised ReLUs to spikes over so many time steps, and measure that."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure a trained network: accuracy, energy by layer, firing rates, dead neurons.
 
     Example: `picojoule evaluate runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --json`
+
+    Example: `picojoule evaluate runs/cnn7-fashion-mnist-target0.8-10-s0-0123456789ab --convert-steps 5`
     """
     if split not in ("test", "validation"):
         raise unknown("--split", split, ("test", "validation"))
-    result = evaluation.evaluate(run, "validation" if split == "validation" else "test")
+    result = evaluation.evaluate(run, "validation" if split == "validation" else "test", convert_steps=convert_steps)
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
         return

@@ -43,6 +43,8 @@ def fit(
     run = Run(Path(into) / recipe.name)
     if _is_done(run, recipe):
         return run
+    for key, name in recipe.needs.items():
+        run.beside(name, key)
     data = datasets.load(recipe.data.name, limit=recipe.data.limit, pad=recipe.data.pad)
     with run.begun(recipe), _untouched_random_state(accelerator), threads(recipe.training.threads):
         if _is_done(run, recipe):  # by another process, while this one loaded the data

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from picojoule import data as datasets
 from picojoule import hardware, zoo
 from picojoule.activity import declare_spiking, watch
+from picojoule.convert import convert
 from picojoule.data import Batches, Data
 from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.errors import PicojouleError, unknown
@@ -62,23 +63,32 @@ class Evaluation:
         return {**head, **{field: bill[field] for field in _ENERGY_FIELDS}}
 
 
-def evaluate(run: Run | str | os.PathLike[str], split: Split = "test") -> Evaluation:
-    """Accuracy and energy of a finished run on one split, measured afresh from its weights."""
+def evaluate(
+    run: Run | str | os.PathLike[str], split: Split = "test", *, convert_steps: int | None = None
+) -> Evaluation:
+    """Accuracy and energy of a finished run on one split, measured afresh from its weights.
+
+    With `convert_steps=T`, those of the integrate-and-fire network over T time steps that `picojoule.convert` makes of
+    a run with quantised ReLUs.
+    """
     if split not in get_args(Split):
         raise unknown("split", split, get_args(Split))
     run = run if isinstance(run, Run) else Run.at(run)
     recipe = run.recipe
     model = load_model(run)
+    if convert_steps is not None:
+        model = convert(model, convert_steps)
     data = datasets.load(recipe.data.name, limit=recipe.data.limit, pad=recipe.data.pad)
     with threads(recipe.training.threads):
-        return measure(model, recipe, data, split, count_synapses(model, recipe))
+        return measure(model, recipe, data, split, count_synapses(model, recipe, convert_steps))
 
 
 def build_model(recipe: Recipe) -> nn.Module:
     name, classes, channels, neuron = recipe.model.name, recipe.classes, recipe.input_shape[0], recipe.build_neuron()
+    steps = recipe.neuron.steps
     if ":" in name:
-        return zoo.imported.build(name, classes=classes, in_channels=channels, neuron=neuron)
-    return zoo.create(name, classes, channels, neuron)
+        return zoo.imported.build(name, classes=classes, in_channels=channels, neuron=neuron, steps=steps)
+    return zoo.create(name, classes, channels, neuron, steps)
 
 
 def load_model(run: Run) -> nn.Module:
@@ -90,23 +100,25 @@ def load_model(run: Run) -> nn.Module:
     return model.eval()
 
 
-def load_weights(model: nn.Module, weights: dict[str, Tensor], what: str) -> None:
+def load_weights(model: nn.Module, weights: dict[str, Tensor], what: str, remedy: str | None = None) -> None:
     try:
         model.load_state_dict(weights)
     except RuntimeError as fault:
         reason = " ".join(str(fault).split())[:300]
-        raise PicojouleError(
-            f"{what} do not fit the model of its recipe ({reason}): bring back the code that it was trained with, or "
-            "move the folder away and train again"
-        ) from None
+        remedy = remedy or "bring back the code that it was trained with, or move the folder away and train again"
+        raise PicojouleError(f"{what} do not fit the model of its recipe ({reason}): {remedy}") from None
 
 
-def count_synapses(model: nn.Module, recipe: Recipe) -> Synapses | None:
-    """ψ by the recipe's convention; None for the ReLU network, which has no spikes to count."""
+def count_synapses(model: nn.Module, recipe: Recipe, steps: int | None = None) -> Synapses | None:
+    """ψ by the recipe's convention; None for the ReLU network, which has no spikes to count.
+
+    The number of time steps is the recipe's, unless the network was converted.
+    """
     if recipe.neuron.kind == "relu":
         return None
     device = next(model.parameters()).device
-    return trace(model, torch.zeros(1, *recipe.input_shape, device=device), psi=recipe.energy.psi)
+    example = torch.zeros(1, *recipe.input_shape, device=device)
+    return trace(model, example, psi=recipe.energy.psi, steps=recipe.neuron.steps if steps is None else steps)
 
 
 @torch.no_grad()
@@ -118,7 +130,10 @@ def measure(
     device = next(model.parameters()).device
     part = data.validation if split == "validation" else data.test
     normalization = data.normalization if recipe.data.normalize else None
-    batches = Batches(part, EVALUATION_BATCH, normalization, device=device, rank=rank, world_size=world)
+    steps = synapses.steps if synapses is not None else 1
+    batches = Batches(
+        part, max(EVALUATION_BATCH // steps, 1), normalization, device=device, rank=rank, world_size=world
+    )
     meter = EnergyMeter(synapses, recipe.energy.hardware) if synapses is not None else None
     was_training = model.training
     model.eval()
@@ -128,7 +143,7 @@ def measure(
         if meter is None:
             logits = model(images)
         else:
-            with watch(model) as activity:
+            with watch(model, steps) as activity:
                 logits = model(images)
             meter.update(activity)
         right = (logits.argmax(1) == labels).sum().item()

@@ -106,6 +106,33 @@ class Penalty:
         return f"Penalty(kind={self.kind!r}, p={self.p}, normalized={self.normalized}, at_one={self.at_one:,.6g})"
 
 
+class TargetPenalty:
+    """((S − S0)/S0)² of the synaptic operations S per sample, summed over all time steps: a pull towards a budget S0.
+
+    Lowered stage by stage, it is the penalty of the conversion baseline (Sorbaro et al., 2020).
+
+    >>> import picojoule as pj
+    >>> net = torch.nn.Sequential(pj.declare_spiking(torch.nn.Identity()), torch.nn.Linear(4, 3))
+    >>> penalty = TargetPenalty(pj.trace(net, torch.zeros(1, 4)), target=4)
+    >>> with pj.watch(net) as activity:
+    ...     _ = net(torch.tensor([[1.0, 0.0, 1.0, 0.0]]))  # 6 operations
+    >>> penalty(activity)
+    tensor(0.2500)
+    """
+
+    def __init__(self, synapses: Synapses, target: float) -> None:
+        if not isinstance(target, int | float) or not (math.isfinite(target) and target > 0):
+            raise PicojouleError(f"target={target!r} is no number of synaptic operations: give a finite one above 0")
+        self.target = float(target)
+        self._operations = Penalty(synapses, "syn", normalized=False)
+
+    def __call__(self, activity: Activity) -> Tensor:
+        return (self._operations(activity) / self.target - 1).square()
+
+    def __repr__(self) -> str:
+        return f"TargetPenalty(target={self.target:,.6g})"
+
+
 class _Weighted(Function):
     """scale · Σ_t Σ_b Σ_i c_i s^p. The sum over the batch comes first, so that ψ meets one map instead of a batch of
     them; the gradient of p = 1 is one map too, seen by every sample."""

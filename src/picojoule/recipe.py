@@ -22,7 +22,15 @@ from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import tomli_w
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    StringConstraints,
+    ValidationError,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 from torch import nn
@@ -30,8 +38,10 @@ from torch import nn
 from picojoule import hardware, zoo
 from picojoule.data import DATASETS
 from picojoule.errors import PicojouleError
+from picojoule.membrane import IF, LIF
 from picojoule.neuron import Spike
 from picojoule.penalty import Kind
+from picojoule.quantized import QuantizedReLU
 from picojoule.rules import Psi
 from picojoule.surrogate import SURROGATES, ChecksThreshold, Surrogate
 
@@ -76,6 +86,7 @@ ModelName = Annotated[str, _OneOf(zoo.names(), or_factory=True)]
 DataName = Annotated[str, _OneOf(tuple(DATASETS))]
 SurrogateName = Annotated[str, _OneOf(tuple(SURROGATES))]
 HardwareName = Annotated[str, _OneOf(hardware.names())]
+RunName = Annotated[str, StringConstraints(pattern=r"^[\w-][\w.-]*$")]
 
 
 class _Section(BaseModel):
@@ -100,12 +111,18 @@ class DataSection(_Section):
 
 
 class NeuronSection(_Section):
-    kind: Literal["spike", "relu"] = "spike"
+    kind: Literal["spike", "relu", "qrelu", "if", "lif"] = "spike"
     steps: int = Field(default=1, ge=1, le=10_000)
+    """The image is given in each as a constant current; the logits are averaged over them."""
     threshold: Number = 1.0
     surrogate: SurrogateName = "s3nn"
     alpha: Number = Field(default=0.25, gt=0)
     tau: Number = Field(default=0.6, gt=0)
+    # Of the membrane, for "if" and "lif" only; what is left out is as `IF` and `LIF` have it.
+    leak: Number | None = Field(default=None, ge=0, le=1)
+    reset: Literal["subtract", "zero"] | None = None
+    max_spikes: int | None = Field(default=None, ge=1, le=10**9)
+    floor: Number | None = Field(default=None, le=0)
 
 
 class OptimizerSection(_Section):
@@ -117,12 +134,16 @@ class OptimizerSection(_Section):
 
 
 class PenaltySection(_Section):
-    kind: Kind = "syn"
+    kind: Literal[Kind, "target"] = "syn"
     p: Number = Field(default=1.0, ge=1)
     strength: Number = Field(default=0.0, ge=0)
     """λ', on the normalised penalty; 0 is the baseline."""
     normalized: bool = True
     schedule: Literal["linear", "constant"] = "linear"
+    target: Number | None = Field(default=None, gt=0)
+    """Of kind "target": synaptic operations per image, or, where there is a reference, a multiple of its operations."""
+    reference: RunName | None = None
+    """A finished run in the same folder."""
 
 
 class EnergySection(_Section):
@@ -137,6 +158,8 @@ class TrainingSection(_Section):
     precision: Literal["auto", "32", "bf16-mixed"] = "auto"
     threads: int = Field(default=2, ge=1, le=1024)
     """Fixed, because the order of floating-point sums depends on it."""
+    start_from: RunName | None = None
+    """A finished run in the same folder, whose weights are the first ones of this run."""
 
 
 class Recipe(_Section):
@@ -169,6 +192,7 @@ class Recipe(_Section):
             raise PicojouleError(_explain(fault)) from None
         _check_data(self)
         _check_neuron(self)
+        _check_penalty(self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *overrides: str) -> Recipe:
@@ -210,8 +234,15 @@ class Recipe(_Section):
     def name(self) -> str:
         """The run's name, safe as the name of a folder: the choices that a reader looks for first, then the digest."""
         network = re.sub(r"[^a-z0-9]+", "-", self.model.name.rpartition(":")[2].lower())[:40].strip("-") or "model"
-        penalty = f"{self.penalty.kind}{self.penalty.p:g}-{self.penalty.strength:g}".replace("+", "")
+        exponent = self.penalty.p if self.penalty.target is None else self.penalty.target
+        penalty = f"{self.penalty.kind}{exponent:g}-{self.penalty.strength:g}".replace("+", "")
         return f"{network}-{self.data.name}-{penalty}-s{self.seed}-{self.digest}"
+
+    @property
+    def needs(self) -> dict[str, str]:
+        """The runs that must be finished, in the same folder, before this one can begin, by the key that names them."""
+        named = {"training.start_from": self.training.start_from, "penalty.reference": self.penalty.reference}
+        return {key: name for key, name in named.items() if name is not None}
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
@@ -232,9 +263,19 @@ class Recipe(_Section):
 
     def build_neuron(self) -> Callable[[], nn.Module]:
         """A factory that makes one neuron module a layer, as ``zoo.create`` takes it."""
-        if self.neuron.kind == "relu":
+        neuron = self.neuron
+        if neuron.kind == "relu":
             return nn.ReLU
-        return functools.partial(Spike, self.neuron.threshold, self.build_surrogate())
+        if neuron.kind == "qrelu":
+            return QuantizedReLU
+        if neuron.kind == "spike":
+            return functools.partial(Spike, neuron.threshold, self.build_surrogate())
+        given = {key: value for key in _MEMBRANE_KEYS if (value := getattr(neuron, key)) is not None}
+        kind: Callable[..., nn.Module] = IF if neuron.kind == "if" else LIF
+        return functools.partial(kind, neuron.threshold, surrogate=self.build_surrogate(), steps=neuron.steps, **given)
+
+
+_MEMBRANE_KEYS = ("leak", "reset", "max_spikes", "floor")
 
 
 # --- What belongs together -------------------------------------------------------------------------------------------
@@ -263,11 +304,14 @@ def _check_data(recipe: Recipe) -> None:
 
 def _check_neuron(recipe: Recipe) -> None:
     neuron = recipe.neuron
-    if neuron.steps != 1:
-        raise PicojouleError(
-            f"neuron.steps = {neuron.steps} is not allowed with neuron.kind = {neuron.kind!r}, "
-            "which has no memory: take neuron.steps = 1"
-        )
+    here = f"is not allowed with neuron.kind = {neuron.kind!r}"
+    if neuron.kind not in ("if", "lif") and neuron.steps != 1:
+        raise PicojouleError(f"neuron.steps = {neuron.steps} {here}, which has no memory: take neuron.steps = 1")
+    for key in _MEMBRANE_KEYS:
+        value = getattr(neuron, key)
+        if value is not None and (neuron.kind not in ("if", "lif") or (neuron.kind == "if" and key == "leak")):
+            kinds = "'lif'" if key == "leak" else "'if' or 'lif'"
+            raise PicojouleError(f"neuron.{key} = {_shown(value)} {here}: leave it out or take neuron.kind = {kinds}")
     if neuron.kind == "relu":
         if recipe.penalty.strength > 0:
             raise PicojouleError(
@@ -275,6 +319,16 @@ def _check_neuron(recipe: Recipe) -> None:
                 "no spikes: take penalty.strength = 0 or neuron.kind = 'spike'"
             )
         return
+    if neuron.kind == "qrelu":
+        if neuron.threshold != 1:
+            raise PicojouleError(
+                f"neuron.threshold = {neuron.threshold:g} {here}, whose steps are 1: take neuron.threshold = 1"
+            )
+        return
+    if neuron.kind in ("if", "lif") and neuron.threshold <= 0:
+        raise PicojouleError(
+            f"neuron.threshold = {neuron.threshold:g} {here}, whose potential starts at 0: take a number above 0"
+        )
     surrogate = recipe.build_surrogate()
     if isinstance(surrogate, ChecksThreshold):
         try:
@@ -284,6 +338,28 @@ def _check_neuron(recipe: Recipe) -> None:
                 f"neuron.threshold = {neuron.threshold:g} is not allowed with neuron.surrogate = "
                 f"{neuron.surrogate!r}: {fault}"
             ) from None
+
+
+def _check_penalty(recipe: Recipe) -> None:
+    penalty = recipe.penalty
+    if penalty.kind != "target":
+        for key, value in (("target", penalty.target), ("reference", penalty.reference)):
+            if value is not None:
+                raise PicojouleError(
+                    f"penalty.{key} = {_shown(value)} is not allowed with penalty.kind = {penalty.kind!r}: leave it "
+                    "out or take penalty.kind = 'target'"
+                )
+        return
+    if penalty.target is None:
+        raise PicojouleError(
+            "penalty.target is missing, which penalty.kind = 'target' needs: take the synaptic operations per image "
+            "that the network is to spend, or a share of those of the run that penalty.reference names"
+        )
+    if penalty.p != 1 or not penalty.normalized:
+        raise PicojouleError(
+            "penalty.kind = 'target' is ((S − S0)/S0)², for which penalty.p and penalty.normalized have no meaning: "
+            "leave them out"
+        )
 
 
 # --- Reading ---------------------------------------------------------------------------------------------------------
@@ -432,7 +508,7 @@ def _allowed(field: FieldInfo) -> str:
     """What a key takes, in words.
 
     >>> _allowed(_KEYS["penalty.kind"]), _allowed(_KEYS["training.threads"]), _allowed(_KEYS["optimizer.lr"])
-    ("'syn', 'total' or 'balance'", 'a whole number from 1 to 1024', 'a finite number above 0')
+    ("'syn', 'total', 'balance' or 'target'", 'a whole number from 1 to 1024', 'a finite number above 0')
     """
     for rule in field.metadata:
         if isinstance(rule, _OneOf):
@@ -443,16 +519,26 @@ def _allowed(field: FieldInfo) -> str:
     if kind is int:
         return f"a whole number from {_bound(field, 'ge')} to {_bound(field, 'le')}"
     if kind is float:
-        above, least = _bound(field, "gt"), _bound(field, "ge")
-        return "a finite number" + (
-            f" above {above}" if above is not None else f" of {least} or more" if least is not None else ""
-        )
+        return f"a finite number{_range(field)}"
+    if kind is str:
+        return "the name of a finished run's folder, which is beside this run's"
     return _choices(_names(field))
 
 
 def _kind(field: FieldInfo) -> Any:
-    kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
-    return kinds[0] if NoneType in get_args(field.annotation) else field.annotation
+    """The type of a key that may be left out, too."""
+    kinds = get_args(field.annotation)
+    kind = next(each for each in kinds if each is not NoneType) if NoneType in kinds else field.annotation
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _range(field: FieldInfo) -> str:
+    above, least, most = (_bound(field, name) for name in ("gt", "ge", "le"))
+    if least is not None and most is not None:
+        return f" from {least} to {most}"
+    if most is not None:
+        return f" of {most} or less"
+    return f" above {above}" if above is not None else f" of {least} or more" if least is not None else ""
 
 
 def _bound(field: FieldInfo, name: str) -> object:
@@ -461,13 +547,13 @@ def _bound(field: FieldInfo, name: str) -> object:
 
 def _names(field: FieldInfo) -> tuple[str, ...]:
     """The words that a key takes, if it takes words."""
-    if get_origin(field.annotation) is Literal:
-        return get_args(field.annotation)
+    if get_origin(_kind(field)) is Literal:
+        return get_args(_kind(field))
     return next((rule.names for rule in field.metadata if isinstance(rule, _OneOf)), ())
 
 
 def _wants_text(field: FieldInfo) -> bool:
-    return bool(_names(field))
+    return bool(_names(field)) or _kind(field) is str
 
 
 def _choices(names: Iterable[str]) -> str:

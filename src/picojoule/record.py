@@ -61,6 +61,19 @@ class Run:
             )
         return run
 
+    def beside(self, name: str, key: str) -> Run:
+        """A finished run in the same folder, which this run's recipe names under that key."""
+        other = Run(self.path.parent / name)
+        if not (other.path / "recipe.toml").is_file():
+            raise PicojouleError(
+                f"{key} = {name!r}, but there is no such run in {self.path.parent}: train it first, into that folder"
+            )
+        if not other.finished:
+            raise PicojouleError(
+                f"{key} = {name!r}, but that run is not finished: run `picojoule train` with its recipe again first"
+            )
+        return other
+
     @property
     def recipe(self) -> Recipe:
         return Recipe.load(self.path / "recipe.toml")

@@ -26,7 +26,7 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from picojoule.activity import TimeLayout, spiking_modules, unwrap
+from picojoule.activity import TimeLayout, agreed_layout, spiking_modules, unwrap
 from picojoule.errors import PicojouleError
 from picojoule.rules import Psi
 from picojoule.snapshot import unchanged
@@ -184,7 +184,7 @@ def trace(
     """
     if psi not in get_args(Psi):
         raise PicojouleError(f"psi={psi!r} is not known: choose one of {', '.join(map(repr, get_args(Psi)))}")
-    layout = TimeLayout(steps, time_axis, folded)
+    said = TimeLayout(steps, time_axis, folded)
     model = unwrap(model)
     if not isinstance(model, nn.Module):
         raise PicojouleError(f"trace needs an nn.Module, not {type(model).__name__}")
@@ -194,6 +194,7 @@ def trace(
             f"{type(model).__name__} has no spiking layer that picojoule knows: use picojoule.Spike, or declare its "
             "neurons with picojoule.declare_spiking"
         )
+    layout = agreed_layout(expected, said)
     arguments = example if isinstance(example, tuple) else (example,)
     tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
     if not tensors or not tensors[0].dim() or not len(tensors[0]):
@@ -229,7 +230,7 @@ def trace(
             for name, by_step in emitted.items()
         },
         psi=psi,
-        input_shape=tuple(tensors[0].shape[1 if time_axis is None else 2 :]),
+        input_shape=tuple(tensors[0].shape[1 if layout.time_axis is None else 2 :]),
         steps=steps,
         encoder_macs=sum(call.analog_macs for call in recording.calls) // samples,
         dense_macs=_dense_macs(recording.calls, samples, layout),

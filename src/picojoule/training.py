@@ -30,7 +30,7 @@ from picojoule.data import Batches, Data, RandAugment
 from picojoule.errors import PicojouleError
 from picojoule.evaluation import Evaluation, Split, build_model, count_synapses, load_weights, measure, summed
 from picojoule.interruption import Interrupted, Stop, stop_signals
-from picojoule.penalty import Penalty
+from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.record import Checkpoint, Run
 from picojoule.synapse import Synapses
@@ -69,12 +69,10 @@ def train(fabric: Fabric, run: Run, recipe: Recipe, data: Data, reporters: tuple
     if fabric.global_rank:  # the same weights in every process, but not the same dropout
         torch.manual_seed(int(np.random.SeedSequence((recipe.seed, fabric.global_rank)).generate_state(1)[0]))
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing from torch's annotations
+    if recipe.training.start_from is not None:
+        _start_from(run.beside(recipe.training.start_from, "training.start_from"), model)
     synapses = count_synapses(model, recipe)
-    penalty = (
-        Penalty(synapses, recipe.penalty.kind, recipe.penalty.p, recipe.penalty.normalized)
-        if synapses is not None
-        else None
-    )
+    penalty = _penalty(run, recipe, synapses) if synapses is not None else None
     if fabric.world_size > 1 and any(isinstance(m, _BatchNorm) for m in model.modules()):
         if fabric.device.type == "cuda":
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
@@ -88,6 +86,31 @@ def train(fabric: Fabric, run: Run, recipe: Recipe, data: Data, reporters: tuple
     finally:
         for reporter in reporters:
             reporter.end()
+
+
+def _start_from(earlier: Run, model: nn.Module) -> None:
+    load_weights(
+        model,
+        earlier.weights,
+        f"the weights of {earlier.path}, which training.start_from names,",
+        "name a run of the same model",
+    )
+
+
+def _penalty(run: Run, recipe: Recipe, synapses: Synapses) -> Penalty | TargetPenalty:
+    settings = recipe.penalty
+    if settings.kind != "target":
+        return Penalty(synapses, settings.kind, settings.p, settings.normalized)
+    unit = 1.0
+    if settings.reference is not None:
+        unit = run.beside(settings.reference, "penalty.reference").result["validation"]["synops"]
+        if not unit:
+            raise PicojouleError(
+                f"penalty.reference = {settings.reference!r} names a run that spends no synaptic operations: name one "
+                "that does, or leave it out and give penalty.target in operations per image"
+            )
+    assert settings.target is not None  # the recipe was checked
+    return TargetPenalty(synapses, settings.target * unit)
 
 
 def _optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
@@ -116,7 +139,7 @@ class _Training:
     model: nn.Module
     wrapped: nn.Module
     optimizer: Any
-    penalty: Penalty | None
+    penalty: Penalty | TargetPenalty | None
     synapses: Synapses | None
     validated: Evaluation | None = None
     """The network as it was measured after its latest epoch."""
@@ -195,7 +218,7 @@ class _Training:
         if self.penalty is None:
             logits, omega = self.wrapped(images), torch.zeros(())
         else:
-            with watch(self.wrapped) as activity:
+            with watch(self.wrapped, self.recipe.neuron.steps) as activity:
                 logits = self.wrapped(images)
             with torch.set_grad_enabled(strength > 0):
                 omega = self.penalty(activity)

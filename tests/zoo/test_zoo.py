@@ -11,8 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from picojoule import zoo
+from picojoule.activity import watch
 from picojoule.errors import PicojouleError
+from picojoule.membrane import IF, LIF
 from picojoule.neuron import Spike
+from picojoule.quantized import QuantizedReLU
+from picojoule.synapse import trace
 
 # From the paper's table of penalties with every neuron firing.
 NEURONS = {"cnn7": 59_688, "vgg11": 249_856, "resnet18": 671_744}
@@ -208,3 +212,57 @@ def test_fewer_than_one_class_or_channel_is_refused(name: str, bad: dict[str, An
     ((label, value),) = bad.items()
     with pytest.raises(PicojouleError, match=f"{label} must be 1 or more, not {value}"):
         zoo.create(name, **bad)
+
+
+# --- Over time -------------------------------------------------------------------------------------------------------
+
+
+@each_model
+@pytest.mark.parametrize(("neuron", "steps"), [(IF, 1), (IF, 3), (LIF, 2), (QuantizedReLU, 1)])
+def test_psi_is_the_same_for_every_neuron_and_number_of_steps(name: str, neuron: Any, steps: int) -> None:
+    net = zoo.create(name, neuron=neuron, steps=steps)
+    example = torch.zeros(1, *net.input_shape)
+    reference, over_time = trace(zoo.create(name), example), trace(net, example, steps=steps)
+    assert list(over_time) == list(reference)
+    assert all(torch.equal(over_time[layer].fan_out, reference[layer].fan_out) for layer in reference)
+    assert over_time.dense_macs == reference.dense_macs
+    assert over_time.encoder_macs == steps * reference.encoder_macs
+
+
+@each_model
+def test_over_time_is_one_step_after_the_other_with_the_mean_of_the_logits(name: str) -> None:
+    """With neurons that forget everything, each step is the network of one step."""
+    torch.manual_seed(0)
+    net = zoo.create(name, neuron=partial(LIF, leak=1.0), steps=3).eval()
+    single = zoo.create(name).eval()
+    single.load_state_dict(net.state_dict())
+    images = torch.randn(2, *net.input_shape)
+    with torch.no_grad(), watch(net, steps=3) as activity:
+        logits = net(images)
+    with torch.no_grad(), watch(single) as three_times:
+        expected = single(torch.cat([images, images, images]))
+    torch.testing.assert_close(logits, (expected[:2] + expected[2:4] + expected[4:]) / 3)
+    for layer in three_times:
+        assert torch.equal(activity[layer].flatten(0, 1), three_times[layer])
+
+
+def test_with_memory_the_steps_differ() -> None:
+    torch.manual_seed(0)
+    net = zoo.create("cnn7", neuron=IF, steps=3)
+    with torch.no_grad(), watch(net, steps=3) as activity:
+        net(torch.randn(2, *net.input_shape))
+    assert not torch.equal(activity["spike1"][0], activity["spike1"][1])
+
+
+@pytest.mark.parametrize("neuron", [Spike, nn.ReLU, partial(Spike, 0.5)])
+def test_time_without_memory_is_refused(neuron: Any) -> None:
+    with pytest.raises(PicojouleError, match="steps=2 needs a neuron with a membrane"):
+        zoo.create("cnn7", neuron=neuron, steps=2)
+    with pytest.raises(PicojouleError, match="steps must be 1 or more, not 0"):
+        zoo.create("cnn7", neuron=IF, steps=0)
+
+
+def test_a_model_of_ones_own_must_take_the_steps() -> None:
+    with pytest.raises(PicojouleError, match=r"torch.nn:Identity does not take steps.*present.*readout"):
+        zoo.imported.build("torch.nn:Identity", steps=2)
+    assert isinstance(zoo.imported.build("torch.nn:Identity", steps=1), nn.Identity)

@@ -7,6 +7,8 @@ dropout, pooling and flattening before they reach the next synapses. Spiking lay
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
@@ -41,13 +43,20 @@ def names() -> tuple[str, ...]:
 
 
 def create(
-    name: str, classes: int = 10, in_channels: int | None = None, neuron: Callable[[], nn.Module] = Spike
+    name: str,
+    classes: int = 10,
+    in_channels: int | None = None,
+    neuron: Callable[..., nn.Module] = Spike,
+    steps: int = 1,
 ) -> ZooModel:
     """Build a network of the zoo with fresh weights; its ``input_shape`` is the (C, H, W) of one image.
 
     ``neuron`` is called once per spiking layer. ``nn.ReLU`` gives the ReLU twin, with the same parameters by name and
     shape; ``functools.partial(Spike, threshold=0.5)`` sets a parameter. Without ``in_channels`` the model's
     usual number is taken: 1 for ``cnn7``, 3 for the others.
+
+    A neuron with a membrane (``IF``, ``LIF``, a ``partial`` of them, or your own that takes ``steps=``) runs over
+    ``steps`` time steps: every image is given in each of them as a constant current, the logits are averaged over them.
 
     >>> create("cnn7").input_shape
     (1, 32, 32)
@@ -56,7 +65,7 @@ def create(
         raise unknown("model", name, _MODELS)
     build, usual_channels = _MODELS[name]
     channels = usual_channels if in_channels is None else in_channels
-    for label, value in (("classes", classes), ("in_channels", channels)):
+    for label, value in (("classes", classes), ("in_channels", channels), ("steps", steps)):
         if value < 1:
             raise PicojouleError(f"{label} must be 1 or more, not {value}")
     if isinstance(neuron, nn.Module):
@@ -64,7 +73,21 @@ def create(
             f"neuron is one module, {neuron}, but every layer needs its own: pass a factory such as Spike, nn.ReLU or "
             "functools.partial(Spike, threshold=0.5)"
         )
-    model = build(classes, channels, neuron)
+    if _takes_steps(neuron):
+        neuron = functools.partial(neuron, steps=steps)
+    elif steps > 1:
+        raise PicojouleError(
+            f"steps={steps} needs a neuron with a membrane, such as IF or LIF: {neuron} cannot be made with "
+            f"steps={steps}"
+        )
+    model = build(classes, channels, neuron, steps)
     if len(list(model.named_modules())) < len(list(model.named_modules(remove_duplicate=False))):
         raise PicojouleError("neuron gave the same module twice: let it make a new module on every call")
     return model
+
+
+def _takes_steps(neuron: Callable[..., nn.Module]) -> bool:
+    try:
+        return "steps" in inspect.signature(neuron).parameters
+    except (TypeError, ValueError):  # a builtin without a signature
+        return False

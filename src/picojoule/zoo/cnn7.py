@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from picojoule.timesteps import present, readout
 from picojoule.zoo.dropout import Dropout
 from picojoule.zoo.layers import conv
 
@@ -26,8 +27,9 @@ class CNN7(nn.Sequential):
     layer too early. ``classes`` changes the last convolution only.
     """
 
-    def __init__(self, classes: int, in_channels: int, neuron: Callable[[], nn.Module]) -> None:
+    def __init__(self, classes: int, in_channels: int, neuron: Callable[[], nn.Module], steps: int) -> None:
         super().__init__()
+        self.steps = steps
         self.input_shape = (in_channels, 32, 32)
         channels = in_channels
         for i, (width, kernel, stride, dropout) in enumerate(_HIDDEN, start=1):
@@ -40,6 +42,7 @@ class CNN7(nn.Sequential):
         self.add_module("conv7", conv(channels, classes, 1))
 
     def forward(self, x: Tensor) -> Tensor:
+        x = present(x, self.steps)
         for layer in self:
             x = layer(x)
-        return x.mean(dim=(2, 3))  # [B, classes, 6, 6] to [B, classes]
+        return readout(x.mean(dim=(2, 3)), self.steps)  # [T·B, classes, 6, 6] to [B, classes]

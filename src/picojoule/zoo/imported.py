@@ -24,9 +24,15 @@ def build(name: str, **settings: Any) -> nn.Module:
     Identity()
     """
     factory = _find(name)
+    accepted = _accepted(factory, settings)
+    if settings.get("steps", 1) > 1 and "steps" not in accepted:
+        raise PicojouleError(
+            f"{name} does not take steps, so it cannot be told to run over {settings['steps']} of them: let it take "
+            "steps=T and use picojoule.timesteps.present at its input and readout at its output"
+        )
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            model = factory(**_accepted(factory, settings))
+            model = factory(**accepted)
     except Exception as error:
         raise PicojouleError(
             f"{name} failed ({type(error).__name__}: {error}): name a function that builds the model without arguments"

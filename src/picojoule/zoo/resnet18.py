@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from picojoule.timesteps import present, readout
 from picojoule.zoo.layers import conv
 
 
@@ -15,8 +16,9 @@ class ResNet18(nn.Module):
     671 744 neurons in 20 spiking layers on a 32x32 image, as in the paper.
     """
 
-    def __init__(self, classes: int, in_channels: int, neuron: Callable[[], nn.Module]) -> None:
+    def __init__(self, classes: int, in_channels: int, neuron: Callable[[], nn.Module], steps: int) -> None:
         super().__init__()
+        self.steps = steps
         self.input_shape = (in_channels, 32, 32)
         self.conv1 = conv(in_channels, 64, kernel=3, padding=1)
         self.stage1 = nn.Sequential(ResA(64, neuron), ResA(64, neuron))
@@ -28,9 +30,9 @@ class ResNet18(nn.Module):
         self.conv = conv(512, classes, kernel=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        currents = self.stage4(self.stage3(self.stage2(self.stage1(self.conv1(x)))))
-        maps: Tensor = self.conv(self.spike(self.norm(currents)))  # [B, classes, 4, 4]
-        return maps.mean(dim=(2, 3))
+        currents = self.stage4(self.stage3(self.stage2(self.stage1(self.conv1(present(x, self.steps))))))
+        maps: Tensor = self.conv(self.spike(self.norm(currents)))  # [T·B, classes, 4, 4]
+        return readout(maps.mean(dim=(2, 3)), self.steps)
 
 
 class _Block(nn.Module):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch import nn
+from torch import Tensor, nn
 
+from picojoule.timesteps import present, readout
 from picojoule.zoo.dropout import Dropout
 from picojoule.zoo.layers import conv, linear
 
@@ -22,8 +23,9 @@ class VGG11(nn.Sequential):
     give the paper's 249 856 neurons on a 32x32 image (its printed table swaps those of layers 1 and 2).
     """
 
-    def __init__(self, classes: int, in_channels: int, neuron: Callable[[], nn.Module]) -> None:
+    def __init__(self, classes: int, in_channels: int, neuron: Callable[[], nn.Module], steps: int) -> None:
         super().__init__()
+        self.steps = steps
         self.input_shape = (in_channels, 32, 32)
         width, side = in_channels, 32
         for i, outputs in enumerate(_CONV_WIDTHS, start=1):
@@ -39,6 +41,12 @@ class VGG11(nn.Sequential):
             self._add_neuron(i, neuron)
             width = outputs
         self.add_module("fc11", linear(width, classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = present(x, self.steps)
+        for layer in self:
+            x = layer(x)
+        return readout(x, self.steps)
 
     def _add_neuron(self, i: int, neuron: Callable[[], nn.Module]) -> None:
         self.add_module(f"spike{i}", neuron())

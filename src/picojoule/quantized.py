@@ -1,0 +1,57 @@
+"""The quantised ReLU: what an integrate-and-fire neuron does in a single step, made trainable.
+
+    y = ⌊max(0, x)⌋,    ∂y/∂x = 1 where x > 0
+
+Its values are whole numbers of spikes, so it counts as a spiking layer that may fire several times: meter and penalty
+see it (Sorbaro et al., 2020).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from picojoule.activity import declare_spiking
+
+
+def quantized_relu(x: Tensor) -> Tensor:
+    """``⌊max(0, x)⌋`` with the gradient of the ReLU.
+
+    >>> import torch
+    >>> x = torch.tensor([-0.5, 0.5, 2.5], requires_grad=True)
+    >>> y = quantized_relu(x)
+    >>> y.detach()
+    tensor([0., 0., 2.])
+    >>> y.sum().backward()
+    >>> x.grad
+    tensor([0., 1., 1.])
+    """
+    y: Tensor = _QuantizedReLU.apply(x)  # type: ignore[no-untyped-call]
+    return y
+
+
+@declare_spiking
+class QuantizedReLU(nn.Module):
+    """``⌊max(0, x)⌋``, without memory; `convert` makes an integrate-and-fire neuron of it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return quantized_relu(x)
+
+
+class _QuantizedReLU(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.clamp(min=0).floor_()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0] > 0)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        positive: Tensor = ctx.saved_tensors[0]
+        return grad * positive
