@@ -39,7 +39,12 @@ class Board:
         self._jobs, self._began = jobs, self._clock()
         if sys.stderr.isatty():
             console = Console(stderr=True)
-            self._live = Live(get_renderable=self._table, console=console, transient=True, redirect_stdout=False)
+            self._live = Live(
+                get_renderable=lambda: self._table(console.size.height),
+                console=console,
+                transient=True,
+                redirect_stdout=sys.stdout is sys.stderr,  # else it is not ours to move
+            )
             self._live.start()
 
     def change(self, job: Job) -> None:
@@ -99,8 +104,7 @@ class Board:
 
     # --- Table --------------------------------------------------------------------------------------------------------
 
-    def _table(self) -> Table:
-        height = self._live.console.size.height if self._live is not None else len(self._jobs)
+    def _table(self, height: int) -> Table:
         shown = self._shown(max(4, height - _FRAME))
         hidden = Counter(_state(job) for job in self._jobs if job not in shown)
         caption = ", ".join(f"{count} {state}" for state, count in hidden.items())

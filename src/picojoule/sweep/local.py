@@ -68,7 +68,7 @@ class Local:
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(
             target=_work,
-            args=(job.recipe, job.run.path.parent.absolute(), theirs, wait, _gpu(place)),
+            args=(job.recipe, job.run.path.parent.absolute(), theirs, wait, _environment(place)),
             name=job.run.path.name,
             daemon=True,
         )
@@ -123,24 +123,25 @@ def _cause_of_death(process: BaseProcess) -> str:
     )
 
 
-def _gpu(place: int) -> str | None:
-    """What a worker is to see of the machine's GPUs: one, its own if there are enough."""
+def _environment(place: int) -> dict[str, str]:
+    """This process's, for the server may be older; and of the GPUs one, the worker's own if there are enough."""
+    environment = dict(os.environ)
     count = torch.cuda.device_count()
-    if count == 0:
-        return None
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return visible[place % count] if len(visible) >= count and visible != [""] else str(place % count)
+    if count:
+        visible = environment.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
+        environment["CUDA_VISIBLE_DEVICES"] = visible.split(",")[place % count]
+    return environment
 
 
 # --- In the worker's process ------------------------------------------------------------------------------------------
 
 
-def _work(recipe: Recipe, into: Path, pipe: Connection, wait: bool, gpu: str | None) -> None:
+def _work(recipe: Recipe, into: Path, pipe: Connection, wait: bool, environment: dict[str, str]) -> None:
     if hasattr(os, "setsid"):
         os.setsid()  # Ctrl-C goes to the sweep alone, which tells its workers
     os.dup2(2, 1)  # standard output belongs to the sweep
-    if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    os.environ.clear()
+    os.environ.update(environment)
     _tell(pipe, train(recipe, into, lambda event: _tell(pipe, event), wait))
     pipe.close()
 
