@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from picojoule import data, hardware, zoo
+from picojoule import data, hardware, sweep, zoo
 from picojoule.errors import PicojouleError
 from picojoule.membrane import IF, LIF
 from picojoule.neuron import Spike
@@ -109,12 +109,15 @@ def test_recipes_are_found() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_every_file_loads_builds_and_survives_the_round_trip(file: Path) -> None:
-    recipe = Recipe.load(file)
-    again = Recipe.loads(recipe.to_toml())
-    assert again == recipe
-    assert again.digest == recipe.digest
-    neuron = recipe.build_neuron()
-    assert neuron() is not neuron()
+    is_sweep = "[[axes]]" in file.read_text(encoding="utf-8")
+    recipes = sweep.load(file) if is_sweep else (Recipe.load(file),)
+    assert (len(recipes) > 1) == is_sweep
+    for recipe in recipes:
+        again = Recipe.loads(recipe.to_toml())
+        assert again == recipe
+        assert again.digest == recipe.digest
+        neuron = recipe.build_neuron()
+        assert neuron() is not neuron()
 
 
 @pytest.mark.parametrize("row", PAPER, ids=lambda row: "-".join(row[:4]))
@@ -146,6 +149,11 @@ def test_small_and_smoke() -> None:
     assert small.override("data.name=digits", "data.limit=1000").input_shape == (1, 32, 32)
     smoke = Recipe.load(RECIPES / "smoke" / "digits.toml")
     assert (smoke.model.name, smoke.data.name, smoke.training.epochs) == ("cnn7", "digits", 2)
+    baseline, *penalised = sweep.load(RECIPES / "smoke" / "digits-sweep.toml")
+    assert baseline.penalty.strength == 0
+    assert [(recipe.penalty.kind, recipe.penalty.strength) for recipe in penalised] == [
+        (kind, strength) for kind in ("syn", "total") for strength in (8, 16, 32, 64)
+    ]
 
 
 # --- The value --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """picojoule: spiking neural networks that spend less energy, and an honest measure of what they spend."""
 
-from picojoule import chain, convert, data, hardware, rules, surrogate, zoo
+from picojoule import chain, convert, data, hardware, rules, surrogate, sweep, zoo
 from picojoule.activity import Activity, declare_spiking, watch
 from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.engine import fit
@@ -43,6 +43,7 @@ __all__ = [
     "load_model",
     "rules",
     "surrogate",
+    "sweep",
     "trace",
     "watch",
     "zoo",

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal, NoReturn, get_args
 
 import torch
 import typer
@@ -19,11 +19,13 @@ from torch import nn
 import picojoule
 from picojoule import data as datasets
 from picojoule import engine, evaluation, zoo
+from picojoule import sweep as sweeping
 from picojoule.display import Display, TensorBoard
 from picojoule.errors import PicojouleError, unknown
 from picojoule.interruption import Interrupted
 from picojoule.recipe import Recipe
 from picojoule.rules import Psi
+from picojoule.sweep import Where
 from picojoule.synapse import trace
 from picojoule.training import Reporter
 
@@ -158,6 +160,42 @@ def train(
         Recipe.load(recipe, *(overrides or ())), into, reporters=reporters, accelerator=accelerator, devices=devices
     )
     print(run.path)
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="A recipe with `[[axes]]` (TOML).")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Changes to it.")] = None,
+    into: Annotated[Path, typer.Option(help="The folder of run folders.")] = Path("runs"),
+    workers: Annotated[
+        int | None, typer.Option(help="Runs at once; by default, as many as there are cores for.")
+    ] = None,
+    on: Annotated[str, typer.Option(help="local (processes of this machine) or ray (a cluster).")] = "local",
+    address: Annotated[str | None, typer.Option(help="Of the Ray cluster; by default, the one that Ray finds.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train every run of a sweep, several at once; the same command again does only what is missing.
+
+    Example: `picojoule sweep recipes/smoke/digits-sweep.toml training.epochs=4 --workers 2`
+    """
+    if on not in get_args(Where):
+        raise unknown("--on", on, get_args(Where))
+    with contextlib.redirect_stdout(sys.stderr):  # Ray prints what happens to its tasks
+        outcome = sweeping.run(
+            sweeping.load(file, *(overrides or ())),
+            into,
+            workers=workers,
+            on="ray" if on == "ray" else "local",
+            address=address,
+        )
+    if as_json:
+        print(json.dumps(outcome.to_dict(), indent=2))
+    else:
+        Console().print(outcome.table())
+    for failure in outcome.failures:
+        _note(f"picojoule: {failure.recipe.name} failed: {failure.reason}")
+    if outcome.failures:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -33,12 +33,13 @@ def fit(
     reporters: Sequence[Reporter] = (),
     accelerator: str = "auto",
     devices: int = 1,
+    wait: bool = False,
 ) -> Run:
     """Train one network; resumes if interrupted, returns at once if finished.
 
     The run's folder is `into/<recipe.name>`. With several devices the batch of the recipe is shared out among them
     (DDP). What a run has to say (a silent layer, a damaged checkpoint) goes to the reporters, or to the log where
-    there are none.
+    there are none. A run that another process is training is refused (`record.Busy`), or with `wait` waited for.
     """
     run = Run(Path(into) / recipe.name)
     if _is_done(run, recipe):
@@ -46,8 +47,8 @@ def fit(
     for key, name in recipe.needs.items():
         run.beside(name, key)
     data = datasets.load(recipe.data.name, limit=recipe.data.limit, pad=recipe.data.pad)
-    with run.begun(recipe), _untouched_random_state(accelerator), threads(recipe.training.threads):
-        if _is_done(run, recipe):  # by another process, while this one loaded the data
+    with run.begun(recipe, wait), _untouched_random_state(accelerator), threads(recipe.training.threads):
+        if _is_done(run, recipe):  # by another process, while this one loaded the data or waited
             return run
         fabric = _fabric(recipe, accelerator, devices)
         train = partial(training.train, run=run, recipe=recipe, data=data, reporters=tuple(reporters))

@@ -8,6 +8,7 @@ sentence that names the key, the value, and what is allowed.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -15,7 +16,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
@@ -197,21 +198,18 @@ class Recipe(_Section):
     @classmethod
     def load(cls, path: str | os.PathLike[str], *overrides: str) -> Recipe:
         """Read a TOML file; each override is ``section.key=value``, the value as in TOML or a bare word."""
-        text = _read(Path(path))
-        try:
+        text = read(path)
+        with named(path, overrides):
             return cls.loads(text, *overrides)
-        except PicojouleError as fault:
-            given = " with " + " ".join(_plain(override) for override in overrides) if overrides else ""
-            raise PicojouleError(f"{_plain(os.fspath(path))}{given}: {fault}") from None
 
     @classmethod
     def loads(cls, text: str, *overrides: str) -> Recipe:
         """The same from TOML text."""
-        return cls(**_overridden(_parse(text), overrides))
+        return cls(**overridden(parse(text), overrides))
 
     def override(self, *overrides: str) -> Recipe:
         """The recipe with some values changed; what was never given is filled in afresh (``data.pad``)."""
-        return type(self)(**_overridden(self.model_dump(exclude_unset=True), overrides))
+        return type(self)(**overridden(self.model_dump(exclude_unset=True), overrides))
 
     def to_dict(self) -> dict[str, Any]:
         """Every value, in plain types, also those that were filled in."""
@@ -365,7 +363,19 @@ def _check_penalty(recipe: Recipe) -> None:
 # --- Reading ---------------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> str:
+@contextlib.contextmanager
+def named(path: str | os.PathLike[str], overrides: Iterable[str]) -> Iterator[None]:
+    """Put the file and what was to change in it before a mistake that was found in them."""
+    try:
+        yield
+    except PicojouleError as fault:
+        given = " ".join(map(_plain, overrides))
+        raise PicojouleError(f"{_plain(os.fspath(path))}{given and f' with {given}'}: {fault}") from None
+
+
+def read(path: str | os.PathLike[str]) -> str:
+    """The text of a recipe file."""
+    path = Path(path)
     shown = _plain(str(path))
     try:
         content = path.read_bytes()
@@ -396,7 +406,8 @@ def _not_a_file(path: Path) -> str:
     return f"{what}: {_plain(str(folder))} holds no TOML file, so name another folder"
 
 
-def _parse(text: str) -> dict[str, Any]:
+def parse(text: str) -> dict[str, Any]:
+    """TOML as nested tables, not yet checked to be a recipe."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
@@ -410,22 +421,34 @@ def _parse(text: str) -> dict[str, Any]:
         ) from None
 
 
-def _overridden(content: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+def overridden(content: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """The tables of a recipe with each ``section.key=value`` put in."""
     for override in overrides:
         key, equals, text = override.partition("=")
         key = key.strip()
         if not equals:
             raise PicojouleError(f"{override!r} is not an override: write section.key=value, as in penalty.strength=64")
-        if key in _SECTIONS:
-            raise PicojouleError(f"{key} is a section: set one of its keys, {_either(_keys_of(key))}")
-        if key not in _KEYS:
-            raise PicojouleError(_no_such_key(key))
-        section, _, leaf = key.rpartition(".")
-        values = content.setdefault(section, {}) if section else content
-        if not isinstance(values, dict):
-            raise PicojouleError(_not_a_section(section, values))
-        values[leaf] = _value(text.strip(), wants_text=_wants_text(_KEYS[key]))
+        field = _field(key)
+        put(content, key, _value(text.strip(), wants_text=_wants_text(field)))
     return content
+
+
+def put(content: dict[str, Any], key: str, value: Any) -> None:
+    """Set one key in the tables of a recipe."""
+    _field(key)
+    section, _, leaf = key.rpartition(".")
+    values = content.setdefault(section, {}) if section else content
+    if not isinstance(values, dict):
+        raise PicojouleError(_not_a_section(section, values))
+    values[leaf] = value
+
+
+def _field(key: str) -> FieldInfo:
+    if key in _SECTIONS:
+        raise PicojouleError(f"{key} is a section: set one of its keys, {_either(_keys_of(key))}")
+    if key not in _KEYS:
+        raise PicojouleError(_no_such_key(key))
+    return _KEYS[key]
 
 
 def _value(text: str, wants_text: bool) -> Any:
@@ -473,6 +496,8 @@ def _explain(fault: ValidationError) -> str:
 
 
 def _no_such_key(key: str) -> str:
+    if key == "axes":
+        return "axes make it a sweep of many runs: run it with `picojoule sweep`"
     near = _near_keys(key.lower())
     if near:
         return f"there is no key {_plain(key)}: did you mean {_either(near)}?"

@@ -33,6 +33,10 @@ KEPT_CHECKPOINTS = 2
 _METADATA = "picojoule"
 
 
+class Busy(PicojouleError):
+    """Another process is training the run."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A moment of training: tensors (weights, optimiser, random numbers) and a few numbers beside them."""
@@ -117,14 +121,14 @@ class Run:
     # ---------------------------------------------------------------------------------------------------------- writing
 
     @contextlib.contextmanager
-    def begun(self, recipe: Recipe) -> Iterator[None]:
-        """Make the folder if need be and keep every other process out of it."""
+    def begun(self, recipe: Recipe, wait: bool = False) -> Iterator[None]:
+        """Make the folder if need be and keep every other process out of it; `wait` for one that is in there."""
         lock = FileLock(self.path / ".lock")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock.acquire(blocking=False)
+            lock.acquire(blocking=wait)
         except Timeout:
-            raise PicojouleError(
+            raise Busy(
                 f"{self.path} is being trained by another process: wait for it, or stop it and run this again"
             ) from None
         except OSError as fault:

@@ -1,0 +1,201 @@
+"""The crew of a Ray cluster: each run a task on some machine, its folder sent home when it is finished.
+
+A run is trained in the cache folder of that machine, so that a second attempt there goes on from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pickle
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from picojoule.data import cache_root
+from picojoule.errors import PicojouleError
+from picojoule.recipe import Recipe
+from picojoule.record import Busy, Run, write_atomically
+from picojoule.sweep.jobs import Ended, Event, Held, Job
+from picojoule.sweep.worker import train
+
+Files = Mapping[str, bytes]
+_RESULT = "result.json"
+_TIDYING = 20.0
+"""Seconds to wait for machines to remove their copies."""
+
+
+class Cluster:
+    """A Ray cluster: the one at `address`, or the one that Ray finds, or else one started on this machine."""
+
+    def __init__(self, places: int | None, address: str | None) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise PicojouleError("Ray is not installed: pip install 'picojoule[ray]'") from None
+        self.places = places or sys.maxsize
+        self._ray: Any = ray
+        self._tasks: dict[Any, Job] = {}
+        self._unplaced: list[tuple[Job, str, Files]] = []
+        self._copies: dict[str, list[Recipe]] = {}
+        self._started = not ray.is_initialized()
+        self._on_term = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL  # Ray puts its own in its place
+        if self._started:
+            self._init(address)
+        sizes = [node["Resources"].get("CPU", 0) for node in self._ray.nodes() if node["Alive"]]
+        self._largest = max(sizes, default=0)
+        self._gpus = 1 if self._ray.cluster_resources().get("GPU") else 0
+        from ray.util.queue import Queue
+
+        self._news: Any = Queue(actor_options={"num_cpus": 0})
+
+    def _init(self, address: str | None) -> None:
+        try:
+            self._ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+        except (ConnectionError, ValueError) as fault:
+            reason = " ".join(str(fault).split())
+            raise PicojouleError(
+                f"no Ray cluster was found at {address or 'this machine'} ({reason}): start one with `ray start`, or "
+                "name another with --address"
+            ) from None
+
+    def start(self, job: Job, wait: bool) -> None:
+        cpus = job.recipe.training.threads
+        task = self._ray.remote(
+            num_cpus=min(cpus, self._largest or cpus),  # a task that no machine can hold would wait for ever
+            num_gpus=self._gpus,
+            max_retries=0,  # the sweep tries again by itself, and says so
+        )(_work)
+        base = getattr(job.recipe.training, "start_from", None)
+        bases = {base: _files(job.run.path.parent / base)} if base else {}
+        self._tasks[task.remote(job.recipe, bases, [os.getcwd(), *sys.path], self._news)] = job
+
+    def listen(self, seconds: float) -> list[tuple[Job, Event]]:
+        by_name = {job.run.path.name: job for job in self._tasks.values()}
+        if self._tasks:
+            ready, _ = self._ray.wait(list(self._tasks), timeout=seconds)
+        else:
+            time.sleep(seconds)
+            ready = []
+        heard: list[tuple[Job, Event]] = [(by_name[name], event) for name, event in self._hear() if name in by_name]
+        for task in ready:
+            job = self._tasks.pop(task)
+            try:
+                node, end, files = self._ray.get(task)
+            except self._ray.exceptions.RayError as fault:  # its process was killed, its machine lost
+                end, files = Ended(_in_words(fault)), {}
+            if files:
+                self._unplaced.append((job, node, files))
+            else:
+                heard.append((job, end))
+        return heard + self._place()
+
+    def _hear(self) -> list[tuple[str, Event]]:
+        try:
+            return [pickle.loads(each) for each in self._news.get_nowait_batch(self._news.qsize())]
+        except self._ray.exceptions.RayError:  # its machine was lost: the runs go on unheard
+            return []
+
+    def _place(self) -> list[tuple[Job, Event]]:
+        """Put finished runs into their folders, but for those in which another process is training."""
+        placed: list[tuple[Job, Event]] = []
+        for job, node, files in self._unplaced:
+            try:
+                with job.run.begun(job.recipe):
+                    if not job.run.finished:
+                        _write(job.run.path, files)
+                        job.run.remove_checkpoints()
+                placed.append((job, Ended()))
+                self._copies.setdefault(node, []).append(job.recipe)
+            except Busy:
+                continue
+            except PicojouleError as fault:
+                placed.append((job, Ended(str(fault))))
+        over = [job for job, _ in placed]
+        self._unplaced = [entry for entry in self._unplaced if entry[0] not in over]
+        return placed
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            self._ray.cancel(task)  # like Ctrl-C in the task: it writes a checkpoint
+
+    def close(self) -> None:
+        for task in self._tasks:
+            self._ray.cancel(task, force=True)
+        self._remove_copies()
+        self._news.shutdown()
+        if self._started:
+            self._ray.shutdown()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._on_term)
+
+    def _remove_copies(self) -> None:
+        """What finished runs left on the machines that trained them."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        tasks = []
+        for node, recipes in self._copies.items():
+            there = NodeAffinitySchedulingStrategy(node, soft=True)
+            tasks.append(self._ray.remote(num_cpus=0, scheduling_strategy=there)(_remove).remote(recipes))
+        if tasks:
+            self._ray.wait(tasks, num_returns=len(tasks), timeout=_TIDYING)
+
+
+def _in_words(fault: Exception) -> str:
+    """What ended a task, without the traceback that Ray puts around it."""
+    cause = getattr(fault, "cause", None) or fault
+    first_line = str(cause).strip().partition("\n")[0]
+    return f"{type(cause).__name__}: {first_line}"
+
+
+def _files(folder: Path) -> Files:
+    """What a finished run leaves, or nothing."""
+    if not (folder / _RESULT).is_file():
+        return {}
+    kept = (path for path in folder.iterdir() if path.is_file() and not path.name.startswith((".", "checkpoint-")))
+    return {path.name: path.read_bytes() for path in kept}
+
+
+def _write(folder: Path, files: Files) -> None:
+    """The result last: it is what makes a run finished."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in sorted(files, key=lambda name: name == _RESULT):
+        write_atomically(folder / name, files[name])
+
+
+# --- On the machine that trains ---------------------------------------------------------------------------------------
+
+
+def _work(
+    recipe: Recipe, bases: Mapping[str, Files], path: Sequence[str], news: Any
+) -> tuple[str, Ended | Held, Files]:
+    import ray
+
+    sys.path.extend(place for place in path if place not in sys.path)  # a model of the user's own is found there
+    into = _workplace(recipe)
+    for name, files in bases.items():
+        if files and not Run(into / name).finished:
+            _write(into / name, files)
+
+    def tell(event: Event) -> None:
+        with contextlib.suppress(ray.exceptions.RayError):  # nobody hears it: go on all the same
+            news.put(pickle.dumps((recipe.name, event)))  # as bytes, which the queue need not understand
+
+    end = train(recipe, into, tell, wait=True)
+    return ray.get_runtime_context().get_node_id(), end, _files(into / recipe.name)
+
+
+def _workplace(recipe: Recipe) -> Path:
+    """Always the same on one machine, so that a task that starts again finds its checkpoints."""
+    return cache_root() / "sweep" / recipe.digest
+
+
+def _remove(recipes: Sequence[Recipe]) -> None:
+    for recipe in recipes:
+        shutil.rmtree(_workplace(recipe), ignore_errors=True)

@@ -1,0 +1,153 @@
+"""The crew of one machine: each run in a process of its own, which may die without harm to the others."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import torch
+
+from picojoule.recipe import Recipe
+from picojoule.sweep.jobs import Ended, Event, Held, Job
+from picojoule.sweep.worker import train
+
+_LAST_WORDS = 10.0
+"""Seconds that a process may take to end after its last word."""
+
+
+def cores() -> int:
+    """How many this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def default_workers(recipes: Sequence[Recipe]) -> int:
+    """The cores shared out by the threads of the recipes; with GPUs, no more than one worker each."""
+    workers = max(1, cores() // max((recipe.training.threads for recipe in recipes), default=1))
+    return min(workers, torch.cuda.device_count() or workers)
+
+
+def _context() -> SpawnContext | ForkServerContext:
+    """On Linux workers are forked from a server that has imported everything once, so that they start in no time."""
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "lightning_fabric", "sklearn.datasets"])
+    return context
+
+
+@dataclass
+class _Worker:
+    job: Job
+    place: int
+    process: BaseProcess
+    pipe: Connection
+    last: Ended | Held | None = None
+
+
+class Local:
+    """Worker processes of this machine."""
+
+    def __init__(self, places: int) -> None:
+        self.places = places
+        self._workers: list[_Worker] = []
+        self._left: list[BaseProcess] = []
+        self._context = _context()
+
+    def start(self, job: Job, wait: bool) -> None:
+        place = min(set(range(self.places)) - {worker.place for worker in self._workers})
+        ours, theirs = self._context.Pipe(duplex=False)
+        process = self._context.Process(
+            target=_work,
+            args=(job.recipe, job.run.path.parent.absolute(), theirs, wait, _environment(place)),
+            name=job.run.path.name,
+            daemon=True,
+        )
+        process.start()
+        theirs.close()  # so that the end of the process is the end of the pipe
+        self._workers.append(_Worker(job, place, process, ours))
+
+    def listen(self, seconds: float) -> list[tuple[Job, Event]]:
+        ready = wait([worker.pipe for worker in self._workers], seconds)
+        heard = [(worker.job, self._hear(worker)) for worker in self._workers if worker.pipe in ready]
+        self._workers = [worker for worker in self._workers if not worker.pipe.closed]
+        self._left = [process for process in self._left if process.is_alive()]
+        return [(job, event) for job, event in heard if event is not None]
+
+    def _hear(self, worker: _Worker) -> Event | None:
+        try:
+            event: Event = worker.pipe.recv()
+        except (EOFError, OSError):  # it has ended, perhaps in the middle of a word
+            worker.pipe.close()
+            self._left.append(worker.process)
+            return worker.last or Ended(_cause_of_death(worker.process))
+        if isinstance(event, Ended | Held):
+            worker.last = event  # heard when the pipe closes: from then on its place is free
+            return None
+        return event
+
+    def stop(self) -> None:
+        for worker in self._workers:
+            worker.process.terminate()
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.process.kill()
+            worker.pipe.close()
+        for process in [*self._left, *(worker.process for worker in self._workers)]:
+            process.join(_LAST_WORDS)
+
+
+def _cause_of_death(process: BaseProcess) -> str:
+    process.join(_LAST_WORDS)
+    status = process.exitcode
+    if status == -signal.SIGKILL:
+        return (
+            "its process was killed (signal 9), as the system does when memory runs out: take fewer --workers, or a "
+            "smaller training.batch_size"
+        )
+    if status is not None and status < 0:
+        return f"its process was ended by signal {-status} ({signal.strsignal(-status)})"
+    return (
+        f"its process ended with status {status} and without a word: a script that calls `sweep.run` has to do so "
+        'under `if __name__ == "__main__":`'
+    )
+
+
+def _environment(place: int) -> dict[str, str]:
+    """This process's, for the server may be older; and of the GPUs one, the worker's own if there are enough."""
+    environment = dict(os.environ)
+    count = torch.cuda.device_count()
+    if count:
+        visible = environment.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
+        environment["CUDA_VISIBLE_DEVICES"] = visible.split(",")[place % count]
+    return environment
+
+
+# --- In the worker's process ------------------------------------------------------------------------------------------
+
+
+def _work(recipe: Recipe, into: Path, pipe: Connection, wait: bool, environment: dict[str, str]) -> None:
+    if hasattr(os, "setsid"):
+        os.setsid()  # Ctrl-C goes to the sweep alone, which tells its workers
+    os.dup2(2, 1)  # standard output belongs to the sweep
+    os.environ.clear()
+    os.environ.update(environment)
+    _tell(pipe, train(recipe, into, lambda event: _tell(pipe, event), wait))
+    pipe.close()
+
+
+def _tell(pipe: Connection, event: Event) -> None:
+    try:
+        pipe.send(event)
+    except OSError:  # the sweep is gone: write a checkpoint and go too
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,96 @@
+"""What came of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from picojoule.recipe import Recipe
+from picojoule.record import Run
+from picojoule.units import format_joules
+
+_MEASURES = ("accuracy", "loss", "joules", "synops", "rate_mean", "dead_rate")
+_IN_THE_NAME = {"seed", "model.name", "data.name", "penalty.kind", "penalty.p", "penalty.strength"}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that could not be finished, and why."""
+
+    recipe: Recipe
+    reason: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The finished runs and the failed ones, each in the order of their recipes."""
+
+    runs: tuple[Run, ...]
+    failures: tuple[Failure, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every run with the values in which it differs from others and what it was measured at on the test split."""
+        recipes = [run.recipe for run in self.runs]
+        keys = varied([*recipes, *(failure.recipe for failure in self.failures)])
+        return {
+            "runs": [
+                {
+                    "name": recipe.name,
+                    "path": str(run.path),
+                    "varied": _values(recipe, keys),
+                    **{measure: run.result["test"][measure] for measure in _MEASURES},
+                }
+                for run, recipe in zip(self.runs, recipes, strict=True)
+            ],
+            "failures": [
+                {"name": recipe.name, "varied": _values(recipe, keys), "reason": failure.reason}
+                for failure in self.failures
+                for recipe in [failure.recipe]
+            ],
+        }
+
+    def table(self) -> Table:
+        """The finished runs: accuracy, energy and mean firing rate on the test split."""
+        content = self.to_dict()["runs"]
+        keys = [key for key in (content[0]["varied"] if content else ()) if key not in _IN_THE_NAME]
+        table = Table("run")
+        for key in keys:
+            table.add_column(key)
+        for measure in ("accuracy", "energy", "rate"):
+            table.add_column(measure, justify="right")
+        for entry in content:
+            joules, rate = entry["joules"], entry["rate_mean"]
+            table.add_row(
+                entry["name"],
+                *(str(entry["varied"][key]) for key in keys),
+                f"{entry['accuracy']:.2%}",
+                "–" if joules is None else format_joules(joules),
+                "–" if rate is None else f"{rate:.2%}",
+            )
+        return table
+
+
+def varied(recipes: Sequence[Recipe]) -> list[str]:
+    """The keys in which some of them differ, in the order of a recipe.
+
+    >>> text = 'model.name = "cnn7"\\ndata.name = "digits"'
+    >>> varied([Recipe.loads(text), Recipe.loads(text, "penalty.p=2", "seed=1")])
+    ['seed', 'penalty.p']
+    """
+    flat = [_flat(recipe) for recipe in recipes]
+    return [key for key in (flat[0] if flat else ()) if any(values[key] != flat[0][key] for values in flat)]
+
+
+def _values(recipe: Recipe, keys: Sequence[str]) -> dict[str, Any]:
+    flat = _flat(recipe)
+    return {key: flat[key] for key in keys}
+
+
+def _flat(recipe: Recipe) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in recipe.to_dict().items():
+        flat |= {f"{key}.{leaf}": each for leaf, each in value.items()} if isinstance(value, dict) else {key: value}
+    return flat

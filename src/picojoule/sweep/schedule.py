@@ -1,0 +1,118 @@
+"""Who runs when: every run once, after the one it starts from, and once more if it fails.
+
+Knows nothing of processes or clusters; a crew does the work and says what it hears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from picojoule import engine
+from picojoule.errors import PicojouleError
+from picojoule.interruption import Interrupted, Stop
+from picojoule.sweep.jobs import Begun, Crew, Event, Held, Job, Reached, Said, State, Watcher
+
+_ATTEMPTS = 2
+_PATIENCE = 0.2
+"""Seconds between two looks at whether the sweep is to stop."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The runs of a sweep, those who do them, and who looks on."""
+
+    jobs: Sequence[Job]
+    crew: Crew
+    watcher: Watcher
+
+    def go(self, stop: Stop) -> None:
+        """Until every run is over, or it is told to stop."""
+        for job in self.jobs:
+            self._settle_finished(job)
+        told = False
+        while not all(job.over for job in self.jobs):
+            if not stop.requested:
+                self._start_ready()
+            elif not told:
+                told = True
+                self.crew.stop()
+            if stop.requested and not self._running():
+                done = sum(job.state == "done" for job in self.jobs)
+                raise Interrupted(f"stopped with {done} of {len(self.jobs)} runs done; the same command goes on")
+            for job, event in self.crew.listen(_PATIENCE):
+                self._hear(job, event, stopping=stop.requested)
+
+    def _running(self) -> int:
+        return sum(job.state == "running" for job in self.jobs)
+
+    # --- Starting -----------------------------------------------------------------------------------------------------
+
+    def _start_ready(self) -> None:
+        free = self.crew.places - self._running()
+        ready = self._ready()
+        # What another process is training is waited for only when there is nothing better to do.
+        for job in ([job for job in ready if not job.elsewhere] or ready)[: max(0, free)]:
+            if self._settle_finished(job):
+                continue
+            job.attempts += 1
+            self.crew.start(job, wait=job.elsewhere)
+            self._turn(job, "running")
+
+    def _ready(self) -> list[Job]:
+        by_name = {job.run.path.name: job for job in self.jobs}
+        ready = []
+        for job in self.jobs:
+            first = by_name.get(getattr(job.recipe.training, "start_from", None) or "")
+            if job.state != "waiting":
+                continue
+            if first is not None and first.state == "failed":
+                self._turn(job, "failed", f"the run that it starts from, {first.run.path.name}, failed")
+            elif first is None or first.state == "done":
+                ready.append(job)
+        return ready
+
+    def _settle_finished(self, job: Job) -> bool:
+        """Whether there is nothing to do for it: it is finished, or the folder in its place cannot be used."""
+        if not job.run.finished:
+            return False
+        try:
+            engine.fit(job.recipe, job.run.path.parent)  # checks that the result is this recipe's and readable
+        except PicojouleError as fault:
+            self._turn(job, "failed", str(fault))
+        else:
+            job.inherited = 1.0  # not by this sweep
+            self._turn(job, "done")
+        return True
+
+    # --- Hearing ------------------------------------------------------------------------------------------------------
+
+    def _hear(self, job: Job, event: Event, stopping: bool) -> None:
+        if isinstance(event, Said):
+            self.watcher.say(job, event.text)
+        elif job.over:  # old news
+            pass
+        elif isinstance(event, Begun):
+            first_time = job.batches is None
+            job.batches, job.epoch, job.batch = event.batches, event.epoch, event.batch
+            if first_time:
+                job.inherited = job.share
+            self.watcher.progress(job)
+        elif isinstance(event, Reached):
+            job.epoch, job.batch = event.epoch, event.batch
+            self.watcher.progress(job)
+        elif isinstance(event, Held):
+            job.attempts -= 1
+            job.elsewhere = True
+            self._turn(job, "waiting")
+        elif job.run.finished:  # also if the worker was killed in its last moment
+            job.inherited = 1.0 if job.batches is None else job.inherited
+            self._turn(job, "done")
+        elif stopping or job.attempts < _ATTEMPTS:
+            self._turn(job, "waiting", event.reason)
+        else:
+            self._turn(job, "failed", event.reason)
+
+    def _turn(self, job: Job, state: State, reason: str = "") -> None:
+        job.state, job.reason = state, reason
+        self.watcher.change(job)

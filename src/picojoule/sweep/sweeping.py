@@ -1,0 +1,67 @@
+"""Running a sweep: every run that is missing, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, get_args
+
+from picojoule.errors import PicojouleError, unknown
+from picojoule.interruption import stop_signals
+from picojoule.recipe import Recipe
+from picojoule.record import Run
+from picojoule.sweep.board import Board
+from picojoule.sweep.cluster import Cluster
+from picojoule.sweep.jobs import Crew, Job, Watcher
+from picojoule.sweep.local import Local, default_workers
+from picojoule.sweep.outcome import Failure, Outcome
+from picojoule.sweep.schedule import Schedule
+
+Where = Literal["local", "ray"]
+
+
+def run(
+    recipes: Iterable[Recipe],
+    into: str | os.PathLike[str] = "runs",
+    *,
+    workers: int | None = None,
+    on: Where = "local",
+    address: str | None = None,
+    watcher: Watcher | None = None,
+) -> Outcome:
+    """Train every recipe into its folder `into/<recipe.name>`; what is finished there already is not done again.
+
+    `on="local"` takes processes of this machine, `workers` at once (unless given: the cores divided by the recipes'
+    `training.threads`); `on="ray"` takes the Ray cluster at `address`, or the one that Ray finds, or starts one here.
+    Each run computes with `training.threads` threads, so its bits are the same wherever it is done. A run that fails
+    is tried once more, from its last checkpoint, and then reported with its reason; the others go on. SIGINT and
+    SIGTERM stop the sweep (`Interrupted`) after each run has written a checkpoint. How it goes is told to the
+    `watcher`, by default a table on standard error.
+
+    Worker processes import the script that started them: call this under ``if __name__ == "__main__":``.
+    """
+    if on not in get_args(Where):
+        raise unknown("place to run on", on, get_args(Where))
+    if workers is not None and workers < 1:
+        raise PicojouleError(f"{workers} workers cannot do anything: take 1 or more")
+    if address is not None and on != "ray":
+        raise PicojouleError(f"the address {address} is that of a Ray cluster: run it on ray, or leave it out")
+    recipes = tuple(dict.fromkeys(recipes))
+    jobs = [Job(recipe, Run(Path(into) / recipe.name)) for recipe in recipes]
+    watcher = watcher if watcher is not None else Board()
+    to_do = [job.recipe for job in jobs if not job.run.finished]
+    crew: Crew = Cluster(workers, address) if on == "ray" and to_do else Local(workers or default_workers(to_do))
+    try:
+        with stop_signals() as stop:
+            watcher.begin(jobs)
+            try:
+                Schedule(jobs, crew, watcher).go(stop)
+            finally:
+                watcher.end()
+    finally:
+        crew.close()
+    return Outcome(
+        runs=tuple(job.run for job in jobs if job.state == "done"),
+        failures=tuple(Failure(job.recipe, job.reason) for job in jobs if job.state == "failed"),
+    )

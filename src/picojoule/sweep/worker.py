@@ -1,0 +1,59 @@
+"""What a worker does, wherever it is: train one run and tell how it goes."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from picojoule import engine
+from picojoule.errors import PicojouleError
+from picojoule.interruption import Interrupted
+from picojoule.recipe import Recipe
+from picojoule.record import Busy, Run
+from picojoule.sweep.jobs import Begun, Ended, Event, Held, Reached, Said
+
+_PAUSE = 0.25
+"""Seconds between two reports: often enough for a reader, too seldom to cost anything."""
+
+
+class Messenger:
+    """A reporter that passes on what it is told."""
+
+    def __init__(self, tell: Callable[[Event], None]) -> None:
+        self._tell = tell
+        self._next = 0.0
+
+    def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:
+        self._tell(Begun(batches, epoch, batch))
+
+    def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _PAUSE
+            self._tell(Reached(epoch, batch))
+
+    def epoch(self, metrics: dict[str, Any]) -> None:
+        self._tell(Reached(metrics["epoch"] + 1, 0))
+
+    def say(self, text: str) -> None:
+        self._tell(Said(text))
+
+    def end(self) -> None:
+        pass
+
+
+def train(recipe: Recipe, into: Path, tell: Callable[[Event], None], wait: bool) -> Ended | Held:
+    """One attempt at a run: how it ended, whatever happened."""
+    try:
+        engine.fit(recipe, into, reporters=[Messenger(tell)], wait=wait)
+    except Busy:
+        return Held()
+    except (PicojouleError, Interrupted) as fault:
+        return Ended(str(fault))
+    except (Exception, SystemExit) as fault:  # the user's model may raise anything
+        tell(Said(traceback.format_exc()))
+        return Ended(" ".join(f"{type(fault).__name__}: {fault}".split()))
+    return Ended()

@@ -1,0 +1,193 @@
+"""Sweeps on a Ray cluster, really started on this machine: the same bits as on local workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import picojoule as pj
+import tiny
+from picojoule.interruption import Interrupted
+from picojoule.recipe import TrainingSection
+from picojoule.sweep import Job
+from picojoule.sweep.cluster import Cluster
+from tiny import traces
+
+
+class Quiet:
+    def __init__(self, on_progress: Callable[[Job], None] = lambda job: None) -> None:
+        self.changes: list[tuple[str, str]] = []
+        self.shares: list[float] = []
+        self.jobs: Sequence[Job] = ()
+        self._on_progress = on_progress
+
+    def begin(self, jobs: Sequence[Job]) -> None:
+        self.jobs = jobs
+
+    def change(self, job: Job) -> None:
+        self.changes.append((job.recipe.name, job.state))
+
+    def progress(self, job: Job) -> None:
+        self.shares.append(job.share)
+        self._on_progress(job)
+
+    def say(self, job: Job, text: str) -> None: ...
+    def end(self) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where Ray's processes keep runs until they are sent home, and leave marks."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "marks").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PICOJOULE_DATA", str(home))
+        patch.setenv("TINY_MARKS", str(home / "marks"))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        yield home
+
+
+@pytest.fixture(scope="module")
+def cluster(home: Path) -> Iterator[Any]:
+    """A cluster that is there before the sweep and is to stay after it."""
+    ray = pytest.importorskip("ray")
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    yield ray
+    ray.shutdown()
+
+
+def all_traces(runs: Sequence[pj.Run]) -> dict[str, Any]:
+    return {run.path.name: traces(run) for run in runs}
+
+
+@pytest.mark.slow
+def test_a_sweep_on_a_cluster_of_its_own_gives_the_bits_of_local_workers(home: Path, tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    recipes = [tiny.recipe("seed=1"), tiny.recipe("training.threads=2"), tiny.recipe("penalty.kind=total")]
+    before = signal.getsignal(signal.SIGTERM)
+    watcher = Quiet()
+    far = pj.sweep.run(recipes, tmp_path / "ray", on="ray", address="local", watcher=watcher)
+    assert not ray.is_initialized()
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert far.failures == ()
+    near = pj.sweep.run(recipes, tmp_path / "local", watcher=Quiet())
+    assert all_traces(far.runs) == all_traces(near.runs)
+    assert [run.path.name for run in far.runs] == [recipe.name for recipe in recipes]
+    assert 1.0 in watcher.shares
+    assert list((home / "sweep").iterdir()) == []  # nothing is left where it was trained
+    again = Quiet()
+    assert pj.sweep.run(recipes, tmp_path / "ray", on="ray", watcher=again) == far  # starts no cluster
+    assert {state for _, state in again.changes} == {"done"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_what_fails_or_is_killed_is_tried_again_and_then_reported(home: Path, tmp_path: Path) -> None:
+    doomed, lucky = (tiny.recipe("model.name=tiny:marked", "training.epochs=20", f"seed={seed}") for seed in (1, 2))
+    diverging, exiting = (tiny.recipe(f"model.name=tiny:{name}") for name in ("breaks_down", "exits"))
+    struck: list[str] = []
+
+    def strike(job: Job) -> None:
+        name = job.recipe.name
+        if job.epoch % 20 == 0 or not (job.recipe == doomed or (job.recipe == lucky and name not in struck)):
+            return
+        struck.append(name)
+        for mark in (home / "marks").iterdir():
+            mark.unlink()
+            os.kill(int(mark.name), signal.SIGKILL)
+
+    recipes = [doomed, diverging, exiting, lucky]
+    watcher = Quiet(strike)
+    outcome = pj.sweep.run(recipes, tmp_path / "ray", on="ray", workers=1, watcher=watcher)
+    assert [failure.recipe for failure in outcome.failures] == [doomed, diverging, exiting]
+    killed, diverged, exited = (failure.reason for failure in outcome.failures)
+    assert "died" in killed
+    assert diverged.startswith("the loss became nan in epoch 2")
+    assert exited == "SystemExit: enough"
+    assert [job.attempts for job in watcher.jobs] == [2, 2, 2, 2]
+    assert struck.count(lucky.name) == 1
+    assert all_traces(outcome.runs) == all_traces([pj.fit(lucky, tmp_path / "single")])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_a_stopped_sweep_goes_on_from_checkpoints(tmp_path: Path) -> None:
+    recipe = tiny.recipe("seed=5", "training.epochs=40")
+    signalled: list[int] = []
+
+    def stop(job: Job) -> None:
+        if job.epoch == 1 and not signalled:
+            signalled.append(job.epoch)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted, match=r"stopped with 0 of 1 runs done"):
+        pj.sweep.run([recipe], tmp_path / "ray", on="ray", watcher=Quiet(stop))
+    assert not (tmp_path / "ray" / recipe.name / "result.json").exists()
+    again = Quiet()
+    outcome = pj.sweep.run([recipe], tmp_path / "ray", on="ray", watcher=again)
+    assert again.jobs[0].inherited > 0
+    assert all_traces(outcome.runs) == all_traces([pj.fit(recipe, tmp_path / "single")])
+
+
+@pytest.mark.slow
+def test_the_run_that_another_starts_from_goes_with_it(
+    cluster: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tiny.recipe("seed=7"), tiny.recipe("model.name=tiny:looks_around", "seed=8")
+    monkeypatch.setattr(
+        TrainingSection,
+        "start_from",
+        property(lambda self: first.name if self is second.training else None),
+        raising=False,
+    )
+    outcome = pj.sweep.run([second, first], tmp_path, on="ray", watcher=Quiet())
+    (failure,) = outcome.failures
+    found = failure.reason.partition("RuntimeError: ")[2].partition(")")[0].split()
+    assert f"{first.name}/weights.safetensors" in found
+    assert f"{first.name}/result.json" in found
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_a_folder_in_which_another_process_trains_is_left_to_it(tmp_path: Path) -> None:
+    recipe = tiny.recipe("seed=11")
+    run = pj.Run(tmp_path / recipe.name)
+    held = run.begun(recipe)
+    held.__enter__()
+    calls: list[bool] = []
+    place = Cluster._place
+
+    def release_later(self: Cluster) -> Any:
+        if self._unplaced:
+            calls.append(run.finished)
+        if len(calls) == 2:
+            held.__exit__(None, None, None)
+        return place(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cluster, "_place", release_later)
+        outcome = pj.sweep.run([recipe], tmp_path, on="ray", watcher=Quiet())
+    assert calls == [False, False]
+    assert all_traces(outcome.runs) == all_traces([pj.fit(recipe, tmp_path / "single")])
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    if ray.is_initialized():
+        ray.shutdown()
+    with pytest.raises(pj.PicojouleError, match=r"no Ray cluster was found at auto .*--address"):
+        pj.sweep.run([tiny.recipe()], tmp_path, on="ray", address="auto", watcher=Quiet())
+    assert not ray.is_initialized()
+
+
+def test_ray_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(pj.PicojouleError, match=r"Ray is not installed: pip install 'picojoule\[ray\]'"):
+        pj.sweep.run([tiny.recipe()], tmp_path, on="ray", watcher=Quiet())
