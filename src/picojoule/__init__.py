@@ -1,6 +1,6 @@
 """picojoule: spiking neural networks that spend less energy, and an honest measure of what they spend."""
 
-from picojoule import data, hardware, rules, surrogate, zoo
+from picojoule import data, hardware, rules, surrogate, tradeoff, zoo
 from picojoule.activity import Activity, declare_spiking, watch
 from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.engine import fit
@@ -37,6 +37,7 @@ __all__ = [
     "rules",
     "surrogate",
     "trace",
+    "tradeoff",
     "watch",
     "zoo",
 ]
