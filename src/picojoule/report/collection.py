@@ -132,6 +132,8 @@ def _entry(folder: Path, path: Path) -> Entry:
     known: dict[str, Any] = {"recipe": recipe, "epochs": epochs, "training": training}
     if not run.finished:
         done = metrics_fault or f"{epochs} of {recipe.training.epochs} epochs are done"
+        if run.failure is not None:
+            return Entry(name, path, "failed", f"{run.failure} ({done})", **known)
         return Entry(name, path, "unfinished", done, **known)
     try:
         return Entry(name, path, "finished", metrics_fault, test=Measured.model_validate(run.result["test"]), **known)

@@ -153,8 +153,8 @@ def mean_table(curves: Iterable[Curve]) -> Sheet:
 def flattened(recipe: Recipe) -> dict[str, Any]:
     """A recipe as `section.key`, without what is None.
 
-    >>> flattened(Recipe.loads('model.name = "cnn7"\\ndata.name = "digits"'))["data.pad"]
-    12
+    >>> flattened(Recipe.loads('model.name = "cnn7"\\ndata.name = "fashion-mnist"'))["data.pad"]
+    2
     """
     flat: dict[str, Any] = {}
     for section, content in recipe.to_dict().items():

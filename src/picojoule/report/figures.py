@@ -97,7 +97,11 @@ def tradeoff(
         dy="stdev(accuracy)",
         groupby=["kind", "variant", "strength"],
     ).transform_calculate(
-        x1="datum.x - datum.dx", x2="datum.x + datum.dx", y1="datum.y - datum.dy", y2="datum.y + datum.dy"
+        **{  # one seed has no deviation
+            f"{axis}{end}": f"datum.{axis} {sign} (isFinite(datum.d{axis}) ? datum.d{axis} : 0)"
+            for axis in "xy"
+            for end, sign in ((1, "-"), (2, "+"))
+        }
     )
     mean_x = alt.X("x:Q", title=energy_title, axis=percent, scale=alt.Scale(domainMin=0))
     mean_y = alt.Y("y:Q", title=accuracy_title, axis=percent, scale=y_scale)

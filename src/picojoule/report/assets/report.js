@@ -11,7 +11,7 @@
   });
   const byName = new Map(runs.map((run) => [run.name, run]));
   const details = (run) => JSON.parse(lines[run.index]); // read when it is asked for: most never are
-  const SHOWN = 100;
+  const SHOWN = 25;
   let setting = 0;
   let chosen = null;
 
