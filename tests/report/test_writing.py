@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from PIL import Image
 
 import picojoule as pj
 import synthetic
+from picojoule.cli import main
 from picojoule.report import Report, figures, gather, rows, settings, write
 from picojoule.report.writing import showcase
 
@@ -187,38 +187,35 @@ def test_bars_by_layer(folder: Path) -> None:
         assert drawn(chart)["rect"] == 12
 
 
-COMMAND = [sys.executable, "-c", "from picojoule.cli import main; main()", "report"]
-Say = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
 @pytest.fixture
-def say() -> Say:
-    return lambda *words: subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False, timeout=300)
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["picojoule", "report", *words])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return int(stop.value.code or 0), *capsys.readouterr()
+
+    return run
 
 
-@pytest.mark.slow
-def test_the_command(say: Say, tmp_path: Path) -> None:
+def test_the_command(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     synthetic.fill(tmp_path, synthetic.recipes(kinds=["syn"], powers=[1], seeds=[0], epochs=1))
-    done = say(str(tmp_path), "--json")
-    assert done.returncode == 0, done.stderr
-    content = json.loads(done.stdout)
+    status, out, err = run(str(tmp_path), "--json")
+    assert (status, err) == (0, "")
+    content = json.loads(out)
     assert content["page"] == str(tmp_path / "report" / "report.html")
     assert all(Path(path).is_file() for path in [content["page"], *content["files"]])
     assert content["runs"] == {"finished": 5, "unfinished": 0, "failed": 0, "damaged": 0}
     (curve,) = content["settings"][0]["curves"]
     assert (curve["label"], curve["points"]) == ("Ω_syn (p = 1)", 4)
     assert 0 < curve["AUC(70)"] < 1
-    spoken = say(str(tmp_path), "--out", str(tmp_path / "elsewhere"))
-    assert spoken.stdout.splitlines()[-1] == str(tmp_path / "elsewhere" / "report.html")
-    assert "Ω_syn" in spoken.stdout
-    assert "5 finished" in spoken.stderr
+    status, out, err = run(str(tmp_path), "--out", str(tmp_path / "elsewhere"))
+    assert out.splitlines()[-1] == str(tmp_path / "elsewhere" / "report.html")
+    assert "Ω_syn" in out
+    assert err == "5 finished\n"
 
 
-@pytest.mark.slow
-def test_the_command_refuses_a_folder_without_runs(say: Say, tmp_path: Path) -> None:
-    done = say(str(tmp_path))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr
-        == f"picojoule: {tmp_path} holds no run folders: name one that `picojoule train` or `picojoule sweep` filled\n"
-    )
+def test_the_command_refuses_a_folder_without_runs(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    status, out, err = run(str(tmp_path))
+    assert (status, out) == (2, "")
+    assert err.startswith(f"picojoule: {tmp_path} holds no run folders: name one that")
