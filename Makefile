@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help check test demo bench wheel lint types layers clean
+.PHONY: help check test demo bench browser wheel lint types layers clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -28,7 +28,7 @@ help:  ## list the targets
 check: lint types layers  ## lint, types, layers and the fast tests
 	$(BIN)/pytest -q -n $(WORKERS) -m "not slow"
 
-test: lint types layers  ## everything: check, the slow tests, and the wheel in a clean environment
+test: lint types layers browser  ## everything: check, the slow tests, and the wheel in a clean environment
 	$(BIN)/pytest -q -n $(WORKERS)
 	$(MAKE) wheel
 
@@ -47,6 +47,10 @@ types: $(INSTALLED)
 
 layers: $(INSTALLED)
 	$(BIN)/lint-imports
+
+# A Chromium for the tests of the report page: the one on the path, or Debian's in the cache (needs no rights).
+browser: $(INSTALLED)
+	$(BIN)/python tests/browser.py
 
 # The clean environment holds the wheel and what it declares, nothing else: a missing dependency or data file shows.
 wheel: $(INSTALLED)

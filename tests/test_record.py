@@ -15,6 +15,7 @@ import torch
 
 import picojoule as pj
 import tiny
+from picojoule.interruption import Interrupted
 from picojoule.record import Checkpoint, Run, write_atomically
 
 
@@ -183,6 +184,32 @@ def test_beginning_again_sweeps_up_what_a_killed_process_left(run: Run) -> None:
 
 
 # --- Folders ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "noted"),
+    [
+        (pj.PicojouleError("the loss became nan"), "the loss became nan"),
+        (RuntimeError("two\nlines"), "RuntimeError: two lines"),
+        (MemoryError(), "MemoryError:"),
+        (Interrupted("stopped"), None),
+        (KeyboardInterrupt(), None),
+    ],
+)
+def test_a_run_that_fails_says_why_until_it_is_begun_again(run: Run, fault: BaseException, noted: str | None) -> None:
+    with pytest.raises(type(fault)), run.begun(tiny.recipe()):
+        raise fault
+    assert run.failure == noted
+    with run.begun(tiny.recipe()):
+        assert run.failure is None
+
+
+def test_a_finished_run_has_not_failed(run: Run) -> None:
+    run.path.mkdir(parents=True, exist_ok=True)
+    run.write_failure("killed")
+    assert run.failure == "killed"
+    run.write_result({})
+    assert run.failure is None
 
 
 def test_a_folder_is_one_process_s_at_a_time(run: Run) -> None:

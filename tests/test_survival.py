@@ -382,7 +382,11 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_good_check
             pj.fit(recipe, tmp_path)
         run = pj.Run(tmp_path / recipe.name)
         assert f"the last good checkpoint is kept in {run.path}" in str(caught.value)
-        assert files(run) == {"recipe.toml", "metrics.jsonl", "checkpoint-000001-00000000.safetensors"}
+        assert files(run) == {
+            *("recipe.toml", "metrics.jsonl", "failure.txt"),
+            "checkpoint-000001-00000000.safetensors",
+        }
+        assert run.failure == str(caught.value)
         kept = run.last_checkpoint(pytest.fail)
         assert kept is not None
         assert all(tensor.isfinite().all() for tensor in kept.tensors.values())
@@ -392,7 +396,7 @@ def test_an_absurd_learning_rate_stops_the_run(tmp_path: Path) -> None:
     recipe = tiny.recipe("optimizer.lr=1e30")
     with pytest.raises(pj.PicojouleError, match=r"became (nan|inf).*: lower optimizer.lr or penalty.strength$"):
         pj.fit(recipe, tmp_path)
-    assert files(pj.Run(tmp_path / recipe.name)) == {"recipe.toml", "metrics.jsonl"}
+    assert files(pj.Run(tmp_path / recipe.name)) == {"recipe.toml", "metrics.jsonl", "failure.txt"}
 
 
 def test_a_validation_loss_that_is_infinite_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,7 +404,7 @@ def test_a_validation_loss_that_is_infinite_stops_the_run(tmp_path: Path, monkey
     monkeypatch.setattr(loop, "measure", lambda *a: dataclasses.replace(measure(*a), loss=math.inf))
     with pytest.raises(pj.PicojouleError, match=r"the validation loss became inf: lower optimizer.lr"):
         pj.fit(RECIPE, tmp_path)
-    assert files(pj.Run(folder(tmp_path))) == {"recipe.toml", "metrics.jsonl"}
+    assert files(pj.Run(folder(tmp_path))) == {"recipe.toml", "metrics.jsonl", "failure.txt"}
 
 
 def test_weights_that_are_not_numbers_are_found_though_the_loss_is_one(

@@ -89,7 +89,7 @@ def run_demo(
 
     Example: `picojoule demo --out demo`
     """
-    from picojoule.demo import demo  # brings the plotting library, which no other command needs
+    from picojoule.demo import demo  # brings the plotting library, which few commands need
 
     with _transfer_bar() as progress:
         comparison = demo(folder, progress, _note)
@@ -225,6 +225,28 @@ def evaluate(
     print(
         f"accuracy {result.accuracy:.2%}, cross-entropy {result.loss:.4f} on {result.samples:,} {result.split} images"
     )
+
+
+@app.command("report")
+def write_report(
+    folder: Annotated[Path, typer.Argument(help="A folder of run folders, at any depth.")],
+    out: Annotated[Path | None, typer.Option(help="Where the report goes; FOLDER/report unless given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a page on all runs in a folder, with figures (PNG, SVG, PDF) and tables (CSV, LaTeX) beside it.
+
+    Example: `picojoule report runs --out report`
+    """
+    from picojoule import report  # brings the plotting library, which few commands need
+
+    written = report.write(folder, out)
+    if as_json:
+        print(json.dumps(written.to_dict(), indent=2))
+        return
+    for table in written.score_tables():
+        Console().print(table.table())
+    _note(", ".join(f"{number:,} {state}" for state, number in written.collection.counts.items() if number))
+    print(written.page)
 
 
 def _model(name: str, input_shape: str | None) -> tuple[nn.Module, tuple[int, ...]]:

@@ -1,8 +1,8 @@
 """A run on disk: its recipe, metrics, result, weights, and the checkpoints it resumes from.
 
 Every file is complete or absent: it is written beside its place, flushed to the disk, and renamed. Tensors are
-safetensors and everything else is TOML or JSON, so nothing that is loaded can run code. A finished run is one that has
-`result.json`.
+safetensors and everything else is TOML, JSON or text, so nothing that is loaded can run code. A finished run is one
+that has `result.json`; one that failed has `failure.txt`, which says why.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from safetensors.torch import save
 from torch import Tensor
 
 from picojoule.errors import PicojouleError
+from picojoule.interruption import Interrupted
 from picojoule.recipe import Recipe
 
 KEPT_CHECKPOINTS = 2
 """The newest, and the one before it in case the newest turns out to be damaged."""
 
 _METADATA = "picojoule"
+_FAILURE = "failure.txt"
 
 
 class Busy(PicojouleError):
@@ -96,6 +98,16 @@ class Run:
         return result
 
     @property
+    def failure(self) -> str | None:
+        """Why the last attempt failed, if it did and the run is not finished."""
+        if self.finished:
+            return None
+        try:
+            return (self.path / _FAILURE).read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            return None
+
+    @property
     def metrics(self) -> list[dict[str, Any]]:
         """One entry an epoch."""
         try:
@@ -143,9 +155,29 @@ class Run:
                 self.check_recipe(recipe)
             else:
                 self.write_text("recipe.toml", recipe.to_toml())
-            yield
+            with self._noting_failure():
+                yield
         finally:
             lock.release()
+
+    @contextlib.contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        """A run that fails says why in its folder, until it is begun again; being told to stop is no failure."""
+        (self.path / _FAILURE).unlink(missing_ok=True)
+        try:
+            yield
+        except Interrupted:
+            raise
+        except Exception as fault:
+            with contextlib.suppress(PicojouleError):  # on a full disk the fault itself has to do
+                self.write_failure(
+                    str(fault) if isinstance(fault, PicojouleError) else f"{type(fault).__name__}: {fault}"
+                )
+            raise
+
+    def write_failure(self, reason: str) -> None:
+        """Why the run is not finished, in one sentence."""
+        self.write_text(_FAILURE, " ".join(reason.split()) + "\n")
 
     def check_recipe(self, recipe: Recipe) -> None:
         if self.recipe != recipe:

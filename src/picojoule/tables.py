@@ -1,11 +1,21 @@
-"""Tables as plain text, the same whether a terminal is there or not."""
+"""Tables as text, CSV and LaTeX, the same whether a terminal is there or not."""
 
 from __future__ import annotations
 
+import csv
+import io
+import re
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 WIDTH = 110
+NOT_DEFINED = "not defined"
 
 
 def as_text(table: Table) -> str:
@@ -21,3 +31,177 @@ def as_text(table: Table) -> str:
     with console.capture() as capture:
         console.print(table)
     return capture.get().rstrip()
+
+
+class Estimate(NamedTuple):
+    """A mean and the sample standard deviation beside it; one value has none."""
+
+    mean: float
+    deviation: float | None
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Estimate:
+        """
+        >>> Estimate.of([1.0, 3.0])
+        Estimate(mean=2.0, deviation=1.414...)
+        """
+        values = list(values)
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+
+Cell = str | int | float | Estimate | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """How the numbers below one another are written: times `scale`, with so many digits after the point."""
+
+    title: str
+    digits: int = 2
+    scale: float = 1.0
+
+    def show(self, cell: Cell) -> str:
+        """
+        >>> percent = Column("accuracy [%]", scale=100)
+        >>> percent.show(0.5), percent.show(Estimate(0.5, 0.01)), percent.show(3), percent.show(None)
+        ('50.00', '50.00 ± 1.00', '3', 'not defined')
+        """
+        if cell is None:
+            return NOT_DEFINED
+        if isinstance(cell, str | int):
+            return str(cell)
+        if isinstance(cell, Estimate):
+            deviation = "" if cell.deviation is None else f" ± {self._number(cell.deviation)}"
+            return f"{self._number(cell.mean)}{deviation}"
+        return self._number(cell)
+
+    def _number(self, value: float) -> str:
+        return f"{value * self.scale:.{self.digits}f}"
+
+    def plain(self, value: float | None) -> str:
+        """A number for a machine: the digits that it has."""
+        return NOT_DEFINED if value is None else f"{value * self.scale:.10g}"
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Columns and rows, and every way to write them. `None` is "not defined" in all of them.
+
+    >>> columns = Column("curve"), Column("AUC(70) [%]", scale=100)
+    >>> sheet = Sheet(columns, (("Ω_syn, p = 1", 0.6802), ("Ω_total", None)))
+    >>> print(sheet.csv(), end="")
+    curve,AUC(70) [%]
+    "Ω_syn, p = 1",68.02
+    Ω_total,not defined
+    >>> print(sheet.latex(), end="")
+    \\begin{tabular}{lr}
+    \\toprule
+    curve & AUC(70) [\\%] \\\\
+    \\midrule
+    $\\Omega_{\\mathrm{syn}}$, p = 1 & 68.02 \\\\
+    $\\Omega_{\\mathrm{total}}$ & not defined \\\\
+    \\bottomrule
+    \\end{tabular}
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    title: str = ""
+
+    @property
+    def titles(self) -> list[str]:
+        return [column.title for column in self.columns]
+
+    def shown(self) -> list[list[str]]:
+        """The rows as people read them."""
+        return [[column.show(cell) for column, cell in zip(self.columns, row, strict=True)] for row in self.rows]
+
+    def is_text(self, index: int) -> bool:
+        """Whether a column holds words, which stand to the left, or numbers and blanks."""
+        cells = [row[index] for row in self.rows if row[index] != ""]
+        return not cells or any(isinstance(cell, str) for cell in cells)
+
+    def table(self) -> Table:
+        table = Table(title=escape(self.title) or None)
+        for index, title in enumerate(self.titles):
+            table.add_column(escape(title), justify="left" if self.is_text(index) else "right", overflow="fold")
+        for row in self.shown():
+            table.add_row(*map(escape, row))
+        return table
+
+    def text(self) -> str:
+        return as_text(self.table())
+
+    def csv(self) -> str:
+        """One header line; an `Estimate` takes two columns, the second titled with ±."""
+        spread = [any(isinstance(row[i], Estimate) for row in self.rows) for i in range(len(self.columns))]
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(
+            title for column, two in zip(self.columns, spread, strict=True) for title in _titles(column, two)
+        )
+        for row in self.rows:
+            cells = zip(self.columns, row, spread, strict=True)
+            writer.writerow(field for column, cell, two in cells for field in _fields(column, cell, two))
+        return file.getvalue()
+
+    def latex(self) -> str:
+        """A booktabs `tabular`, to be put into a `table` of the reader's own."""
+        layout = "".join("l" if self.is_text(i) else "r" for i in range(len(self.columns)))
+        rows = [" & ".join(map(as_latex, row)) + r" \\" for row in (self.titles, *self.shown())]
+        lines = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule"]
+        return "\n".join([*lines, r"\end{tabular}", ""])
+
+    @classmethod
+    def joined(cls, column: str, sheets: Mapping[str, Sheet]) -> Sheet:
+        """All rows below one another, each with the name of its sheet in front; what a sheet lacks stays blank."""
+        columns = {each.title: each for sheet in sheets.values() for each in sheet.columns}
+        rows = []
+        for name, sheet in sheets.items():
+            for row in sheet.rows:
+                cells = dict(zip(sheet.titles, row, strict=True))
+                rows.append((name, *(cells.get(title, "") for title in columns)))
+        return cls((Column(column), *columns.values()), tuple(rows))
+
+
+def _titles(column: Column, two: bool) -> list[str]:
+    return [column.title, f"{column.title} ±"] if two else [column.title]
+
+
+def _fields(column: Column, cell: Cell, two: bool) -> list[str]:
+    if isinstance(cell, Estimate):
+        return [column.plain(cell.mean), column.plain(cell.deviation)]
+    text = str(cell) if isinstance(cell, str | int) else column.plain(cell)
+    return [text, NOT_DEFINED] if two else [text]
+
+
+_LATEX = {character: rf"\{character}" for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "Ω": r"$\Omega$",
+    "ψ": r"$\psi$",
+    "λ": r"$\lambda$",
+    "µ": r"$\mu$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "−": "$-$",
+    "′": "$'$",
+    "–": "--",
+}
+
+
+def as_latex(text: str) -> str:
+    """Text that LaTeX prints as it is; a subscript of Ω becomes one.
+
+    >>> print(as_latex("100 % of Ω_syn"))
+    100 \\% of $\\Omega_{\\mathrm{syn}}$
+    """
+    pieces = re.split(r"(Ω_[a-zA-Z]+)", text)
+    return "".join(
+        rf"$\Omega_{{\mathrm{{{piece[2:]}}}}}$"
+        if piece.startswith("Ω_")
+        else "".join(_LATEX.get(character, character) for character in piece)
+        for piece in pieces
+    )

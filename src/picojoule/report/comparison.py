@@ -12,10 +12,13 @@ from rich.table import Table
 
 from picojoule.errors import PicojouleError
 from picojoule.record import write_atomically
+from picojoule.report import figures
+from picojoule.report.collection import MeasuredLayer
+from picojoule.report.drawing import png
+from picojoule.report.page import figure_place, page, table
+from picojoule.report.rows import layer_rows
+from picojoule.tables import Column, Sheet
 from picojoule.units import format_joules
-
-# Okabe and Ito's palette: told apart also by the colour-blind, and in grey.
-COLOURS = ("#8c8c8c", "#0072b2")
 
 
 @dataclass(frozen=True)
@@ -92,90 +95,43 @@ class Comparison:
             table.add_row(*row, end_section=number in (6, 6 + len(self.results[0]["layers"])))
         return table
 
+    @property
+    def sheet(self) -> Sheet:
+        titles = ("per image", *self.labels)
+        return Sheet(tuple(map(Column, titles)), tuple(self.rows()))
+
     def chart(self) -> alt.HConcatChart:
         """Energy and firing rate, layer by layer."""
-        records = [
-            {
-                "network": label,
-                "layer": layer["name"],
-                "energy": layer["joules"] * 1e6,
-                "rate": layer["rate"],
-            }
+        chart = figures.layers(self._layer_rows(), self.labels)
+        return chart.properties(title=alt.Title(f"{self.title}: {self.headline}", anchor="start", fontSize=16))
+
+    def _layer_rows(self) -> list[dict[str, Any]]:
+        return [
+            row
             for label, result in zip(self.labels, self.results, strict=True)
-            for layer in result["layers"]
+            for row in layer_rows(label, map(MeasuredLayer.model_validate, result["layers"]))
         ]
-        layers = [layer["name"] for layer in self.results[0]["layers"]]
-        colour = alt.Color("network:N", title=None, scale=alt.Scale(domain=list(self.labels), range=list(COLOURS)))
-        base = alt.Chart({"values": records}).encode(
-            x=alt.X("layer:N", sort=layers, title=None, axis=alt.Axis(labelAngle=-40)),
-            xOffset=alt.XOffset("network:N", sort=list(self.labels)),
-            color=colour.legend(orient="top"),
-            tooltip=[
-                alt.Tooltip("network:N"),
-                alt.Tooltip("layer:N"),
-                alt.Tooltip("energy:Q", format=".3f", title="µJ"),
-                alt.Tooltip("rate:Q", format=".2%"),
-            ],
-        )
-        energy = base.mark_bar().encode(y=alt.Y("energy:Q", title="energy per image (µJ)"))
-        rate = base.mark_bar().encode(y=alt.Y("rate:Q", title="firing rate", axis=alt.Axis(format="%")))
-        size = {"width": 300, "height": 230}
-        return alt.hconcat(
-            energy.properties(title="Energy by layer", **size), rate.properties(title="Firing rate by layer", **size)
-        ).properties(title=alt.Title(f"{self.title}: {self.headline}", anchor="start", fontSize=16))
 
     def write(self, folder: Path) -> tuple[Path, Path]:
         """`report.html`, readable offline, and `report.png`."""
         folder.mkdir(parents=True, exist_ok=True)
-        chart = self.chart()
-        page, picture = folder / "report.html", folder / "report.png"
-        write_atomically(picture, _png(chart))
-        write_atomically(page, self._page(chart).encode())
-        return page, picture
+        home, picture = folder / "report.html", folder / "report.png"
+        write_atomically(picture, png(self.chart()))
+        write_atomically(home, self._page().encode())
+        return home, picture
 
-    def _page(self, chart: alt.HConcatChart) -> str:
-        def cells(row: tuple[str, str, str], tag: str) -> str:
-            return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
-
-        body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in self.rows())
-        figure = chart.to_html(inline=True, fullhtml=False)
-        return _PAGE.format(
-            title=html.escape(self.title),
-            headline=html.escape(self.headline),
-            head=cells(("per image", *self.labels), "th"),
-            body=body,
-            conventions=html.escape(self.conventions),
-            figure=figure,
+    def _page(self) -> str:
+        rows = self._layer_rows()
+        charts = {
+            "energy": figures.energy_by_layer(rows, self.labels, width="container"),
+            "rate": figures.rate_by_layer(rows, self.labels, width="container"),
+        }
+        body = (
+            f"<h1>{html.escape(self.title)}</h1>\n"
+            f'<p class="headline">{html.escape(self.headline)}</p>\n'
+            f'<div class="cards">{figure_place("energy", "Energy by layer")}'
+            f"{figure_place('rate', 'Firing rate by layer')}</div>\n"
+            f"<h2>The two bills</h2>\n{table(self.sheet)}\n"
+            f'<p class="note">{html.escape(self.conventions)}</p>'
         )
-
-
-def _png(chart: alt.HConcatChart) -> bytes:
-    import vl_convert
-
-    picture: bytes = vl_convert.vegalite_to_png(chart.to_json(), scale=2)
-    return picture
-
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-  :root {{ color-scheme: light dark; }}
-  body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
-  table {{ border-collapse: collapse; margin: 1.5rem 0; }}
-  th, td {{ padding: .25rem .9rem; text-align: right; border-bottom: 1px solid #8884; }}
-  td {{ font-variant-numeric: tabular-nums; }}
-  th:first-child, td:first-child {{ text-align: left; }}
-  .figure {{ overflow-x: auto; background: #fff; border-radius: .5rem; padding: .5rem; }}
-  .headline {{ font-size: 1.4rem; }}
-  .note {{ opacity: .75; font-size: .9rem; }}
-</style>
-<h1>{title}</h1>
-<p class="headline">{headline}</p>
-<div class="figure">{figure}</div>
-<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>
-<p class="note">{conventions}</p>
-</html>
-"""
+        return page(self.title, body, charts)

@@ -1,0 +1,237 @@
+"""Trade-off curves: runs that differ only in penalty and seed, with energy relative to the baseline.
+
+Convention: a *setting* is all of a recipe but `penalty.kind`, `penalty.p`, `penalty.strength` and `seed`. Its baseline
+are its runs of strength 0, whatever their kind and p, which play no part in them; their energy is averaged over seeds.
+A *curve* is one (kind, p) within a setting, with every run of strength above 0, all seeds pooled.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from picojoule.recipe import Recipe
+from picojoule.report.collection import Collection, Entry, Measured
+from picojoule.tables import Column, Estimate, Sheet
+
+FREE_KEYS = ("penalty.kind", "penalty.p", "penalty.strength", "seed")
+"""What may differ within a setting."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run on a curve; energy is relative to the baseline, accuracy a fraction."""
+
+    energy: float
+    accuracy: float
+    strength: float = 0.0
+    seed: int = 0
+    run: str = ""
+    joules: float | None = None
+    dead_rate: float | None = None
+    rate_mean: float | None = None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The points of one way to save energy. `kind` decides its colour and `variant` its dashes in a figure."""
+
+    kind: str
+    variant: str
+    points: tuple[Point, ...]
+    baseline: tuple[Point, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """
+        >>> Curve("Ω_syn", "p = 1", ()).label
+        'Ω_syn (p = 1)'
+        """
+        return f"{self.kind} ({self.variant})" if self.variant else self.kind
+
+    @property
+    def energies(self) -> list[float]:
+        return [point.energy for point in self.points]
+
+    @property
+    def accuracies(self) -> list[float]:
+        return [point.accuracy for point in self.points]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs that differ only in penalty and seed."""
+
+    label: str
+    recipe: dict[str, Any]
+    """Flat, without the free keys and those that are None."""
+    entries: tuple[Entry, ...]
+    baseline_joules: float | None
+    """Mean over seeds of the runs without penalty; None where there are none, or where they fire no spike."""
+    curves: tuple[Curve, ...] = field(default=())
+
+    @property
+    def slug(self) -> str:
+        """The label as the name of a file."""
+        return re.sub(r"[^a-z0-9.]+", "-", self.label.lower()).strip("-")[:80]
+
+    @property
+    def baseline(self) -> tuple[Entry, ...]:
+        return tuple(run.entry for run in measured(self.entries) if run.recipe.penalty.strength == 0)
+
+
+def settings(collection: Collection, baselines: Mapping[str, float] | None = None) -> list[Setting]:
+    """The settings of all readable runs with their curves, the one with most runs first.
+
+    `baselines` gives joules to divide by, by the label of a setting, in place of its own baseline's.
+    """
+    groups: dict[tuple[tuple[str, str], ...], list[Entry]] = {}
+    flat: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
+    for entry in collection:
+        if entry.recipe is not None:
+            content = flattened(entry.recipe)
+            shared = {key: value for key, value in content.items() if key not in FREE_KEYS}
+            group = tuple((key, repr(value)) for key, value in shared.items())
+            groups.setdefault(group, []).append(entry)
+            flat[group] = shared
+    labels = _labels(list(flat.values()))
+    made = []
+    for (group, entries), label in zip(groups.items(), labels, strict=True):
+        joules = (baselines or {}).get(label) or _baseline_joules(entries)
+        made.append(Setting(label, flat[group], tuple(entries), joules, _curves(entries, joules)))
+    return sorted(made, key=lambda setting: -len(setting.entries))
+
+
+def curves(collection: Collection, baselines: Mapping[str, float] | None = None) -> dict[str, tuple[Curve, ...]]:
+    """The curves of each setting, by its label."""
+    return {setting.label: setting.curves for setting in settings(collection, baselines)}
+
+
+class Priced(NamedTuple):
+    """A finished run that has a bill."""
+
+    entry: Entry
+    recipe: Recipe
+    test: Measured
+    joules: float
+
+
+def measured(entries: Iterable[Entry]) -> list[Priced]:
+    """The finished runs that have a bill; of copies of one run, the first."""
+    kept: dict[Recipe, Priced] = {}
+    for entry in entries:
+        if entry.recipe is not None and entry.test is not None and entry.test.joules is not None:
+            kept.setdefault(entry.recipe, Priced(entry, entry.recipe, entry.test, entry.test.joules))
+    return list(kept.values())
+
+
+def mean_table(curves: Iterable[Curve]) -> Sheet:
+    """Every point of the curves, ± the sample standard deviation over seeds."""
+    columns = (
+        *(Column("penalty"), Column("strength"), Column("seeds"), Column("accuracy [%]", scale=100)),
+        *(Column("energy / baseline [%]", scale=100), Column("dead rate [%]", scale=100), Column("R [%]", scale=100)),
+    )
+    rows: list[tuple[str | int | Estimate | None, ...]] = []
+    curves = list(curves)
+    for label, points in [
+        *([("none", curves[0].baseline)] if curves and curves[0].baseline else []),
+        *((curve.label, curve.points) for curve in curves),
+    ]:
+        for strength in sorted({point.strength for point in points}):
+            same = [point for point in points if point.strength == strength]
+            values = [
+                [getattr(point, key) for point in same] for key in ("accuracy", "energy", "dead_rate", "rate_mean")
+            ]
+            cells = [None if None in column else Estimate.of(column) for column in values]
+            rows.append((label, f"{strength:g}", len(same), *cells))
+    return Sheet(columns, tuple(rows))
+
+
+def flattened(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as `section.key`, without what is None.
+
+    >>> flattened(Recipe.loads('model.name = "cnn7"\\ndata.name = "fashion-mnist"'))["data.pad"]
+    2
+    """
+    flat: dict[str, Any] = {}
+    for section, content in recipe.to_dict().items():
+        for key, value in content.items() if isinstance(content, dict) else [(None, content)]:
+            if value is not None:
+                flat[f"{section}.{key}" if key else section] = value
+    return flat
+
+
+def kind_label(kind: str) -> str:
+    return f"Ω_{kind}"
+
+
+def variant_label(p: float) -> str:
+    return f"p = {p:g}"
+
+
+def _baseline_joules(entries: list[Entry]) -> float | None:
+    by_seed: dict[int, list[float]] = {}
+    for run in measured(entries):
+        if run.recipe.penalty.strength == 0:
+            by_seed.setdefault(run.recipe.seed, []).append(run.joules)
+    if not by_seed:
+        return None
+    return statistics.fmean(statistics.fmean(joules) for joules in by_seed.values()) or None
+
+
+def _curves(entries: list[Entry], baseline: float | None) -> tuple[Curve, ...]:
+    if baseline is None:
+        return ()
+    by_curve: dict[tuple[str, float], list[Point]] = {}
+    without: dict[int, Point] = {}
+    for entry, recipe, test, joules in measured(entries):
+        point = Point(
+            energy=joules / baseline,
+            accuracy=test.accuracy,
+            strength=recipe.penalty.strength,
+            seed=recipe.seed,
+            run=entry.name,
+            joules=joules,
+            dead_rate=test.dead_rate,
+            rate_mean=test.rate_mean,
+        )
+        if recipe.penalty.strength == 0:
+            without.setdefault(recipe.seed, point)
+        else:
+            by_curve.setdefault((recipe.penalty.kind, recipe.penalty.p), []).append(point)
+    order = ("syn", "total", "balance")
+    ranked = sorted(by_curve, key=lambda key: (order.index(key[0]) if key[0] in order else len(order), key))
+    return tuple(
+        Curve(
+            kind_label(kind),
+            variant_label(p),
+            tuple(sorted(by_curve[kind, p], key=lambda point: (point.strength, point.seed))),
+            tuple(without[seed] for seed in sorted(without)),
+        )
+        for kind, p in ranked
+    )
+
+
+def _labels(recipes: list[dict[str, Any]]) -> list[str]:
+    """Model and data set, and what else tells one setting from another."""
+    keys = dict.fromkeys(key for recipe in recipes for key in recipe)
+    named = ("model.name", "data.name")
+    differing = [key for key in keys if key not in named and len({repr(recipe.get(key)) for recipe in recipes}) > 1]
+    return [
+        " · ".join(
+            [str(recipe[key]) for key in named] + [_spoken(key, recipe[key]) for key in differing if key in recipe]
+        )
+        for recipe in recipes
+    ]
+
+
+def _spoken(key: str, value: Any) -> str:
+    leaf = key.rpartition(".")[2]
+    if isinstance(value, bool):
+        return f"{leaf} {'yes' if value else 'no'}"
+    if isinstance(value, str) and leaf in ("name", "surrogate"):
+        return value
+    return f"{leaf} {value:g}" if isinstance(value, float) else f"{leaf} {value}"

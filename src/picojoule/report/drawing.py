@@ -1,0 +1,33 @@
+"""Charts as pictures: SVG, and PNG and PDF made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import altair as alt
+
+from picojoule.record import write_atomically
+
+PNG_SCALE = 2
+
+
+def save(chart: alt.TopLevelMixin, path: Path) -> list[Path]:
+    """`path` with the endings .svg, .pdf and .png, on white."""
+    import vl_convert
+
+    svg: str = vl_convert.vegalite_to_svg(chart.to_json())
+    pictures = {
+        ".svg": svg.encode(),
+        ".pdf": vl_convert.svg_to_pdf(svg),
+        ".png": vl_convert.svg_to_png(svg, scale=PNG_SCALE),
+    }
+    for ending, content in pictures.items():
+        write_atomically(path.with_name(path.name + ending), content)
+    return [path.with_name(path.name + ending) for ending in pictures]
+
+
+def png(chart: alt.TopLevelMixin) -> bytes:
+    import vl_convert
+
+    picture: bytes = vl_convert.vegalite_to_png(chart.to_json(), scale=PNG_SCALE)
+    return picture

@@ -1,0 +1,110 @@
+"""The shell of every page: one file that holds its style, its charts and the library that draws them."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import altair as alt
+
+from picojoule.tables import Sheet
+
+# Nothing may be loaded from anywhere; Vega compiles its expressions, hence eval.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data: blob:"
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+{data}
+<script>{library}</script>
+<script>
+{script}</script>
+</body>
+</html>
+"""
+
+
+def page(
+    title: str,
+    body: str,
+    charts: Mapping[str, alt.TopLevelMixin],
+    data: Mapping[str, str] | None = None,
+    scripts: Iterable[str] = (),
+) -> str:
+    """A whole HTML document that needs no other file.
+
+    `body` is HTML with a `figure_place` for every chart; each of `data` is put in under its name, to be read by the
+    scripts of that name in `assets/`.
+    """
+    blocks = {"charts": json.dumps({name: chart.to_dict() for name, chart in charts.items()}), **(data or {})}
+    code = "\n".join(asset(f"{name}.js") for name in ("page", *scripts)) + ("" if scripts else "picojoule.all();\n")
+    return _PAGE.format(
+        policy=_POLICY,
+        title=html.escape(title),
+        style=asset("page.css"),
+        body=body,
+        data="\n".join(
+            f'<script type="application/json" id="{name}">{_inert(text)}</script>' for name, text in blocks.items()
+        ),
+        library=_library(),
+        script=code,
+    )
+
+
+def figure_place(name: str, title: str, wide: bool = False) -> str:
+    """Where the chart of that name is drawn, under its title."""
+    return f'<div class="card{" wide" if wide else ""}"><h3>{html.escape(title)}</h3>{chart_place(name, title)}</div>'
+
+
+def chart_place(name: str, title: str) -> str:
+    return f'<div class="chart" id="{name}" role="figure" aria-label="{html.escape(title)}"></div>'
+
+
+def table(sheet: Sheet) -> str:
+    """A table that scrolls by itself where the screen is narrow."""
+
+    def row(cells: Iterable[str], tag: str) -> str:
+        classes = (' class="word"' if sheet.is_text(index) else "" for index in range(len(sheet.columns)))
+        marked = zip(cells, classes, strict=True)
+        return "<tr>" + "".join(f"<{tag}{word}>{html.escape(cell)}</{tag}>" for cell, word in marked) + "</tr>"
+
+    body = "".join(row(cells, "td") for cells in sheet.shown())
+    return f'<div class="scroll"><table><thead>{row(sheet.titles, "th")}</thead><tbody>{body}</tbody></table></div>'
+
+
+def compact(value: Any) -> str:
+    """JSON without spaces."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+@cache
+def asset(name: str) -> str:
+    return (files("picojoule.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _library() -> str:
+    import vl_convert
+
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return bundle.replace("</script", "<\\/script")
+
+
+def _inert(text: str) -> str:
+    """JSON in which no tag can begin or end."""
+    return text.replace("<", "\\u003c")

@@ -1,0 +1,73 @@
+"""What the figures draw, as plain rows."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from picojoule.report.collection import Entry, Epoch, MeasuredLayer
+from picojoule.report.curve import Curve
+
+BASELINE = "baseline"
+
+Row = Mapping[str, Any]
+
+
+def curve_rows(curves: Iterable[Curve]) -> list[dict[str, Any]]:
+    """One row a run, for `tradeoff`; each baseline run stands there once."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for curve in curves:
+        for kind, variant, points in ((BASELINE, "", curve.baseline), (curve.kind, curve.variant, curve.points)):
+            for number, point in enumerate(points):
+                rows[f"{kind} {variant}", point.run or str(number)] = {
+                    "run": point.run,
+                    "kind": kind,
+                    "variant": variant,
+                    "strength": point.strength,
+                    "seed": str(point.seed),
+                    "energy": point.energy,
+                    "accuracy": point.accuracy,
+                }
+    return list(rows.values())
+
+
+def layer_rows(network: str, layers: Iterable[MeasuredLayer]) -> list[dict[str, Any]]:
+    """Energy in microjoules and firing rate by layer."""
+    return [
+        {"network": network, "layer": layer.name, "energy": layer.joules * 1e6, "rate": layer.rate} for layer in layers
+    ]
+
+
+def mean_layers(entries: Sequence[Entry]) -> list[MeasuredLayer]:
+    """The layers of several runs of one network, each number the mean over the runs."""
+    together = zip(*(entry.test.layers for entry in entries if entry.test is not None), strict=True)
+    return [
+        same[0].model_copy(
+            update={
+                key: statistics.fmean(values)
+                for key in ("synops", "joules", "rate", "dead_rate")
+                if (values := [value for layer in same if (value := getattr(layer, key)) is not None])
+            }
+        )
+        for same in together
+    ]
+
+
+def training_rows(training: Iterable[Epoch]) -> dict[str, list[dict[str, Any]]]:
+    """Rows of loss, accuracy and energy (microjoules, on the validation images), with epochs counted from 1."""
+    series = {
+        "loss": (("training", "train_loss", 1.0), ("validation", "validation_loss", 1.0)),
+        "accuracy": (("training", "train_accuracy", 1.0), ("validation", "validation_accuracy", 1.0)),
+        "energy": (("validation", "joules", 1e6),),
+    }
+    training = list(training)
+    return {
+        what: [
+            {"epoch": epoch.epoch + 1, "series": name, "value": value * scale}
+            for name, key, scale in lines
+            for epoch in training
+            if (value := getattr(epoch, key)) is not None
+        ]
+        for what, lines in series.items()
+    }

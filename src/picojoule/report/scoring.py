@@ -1,0 +1,67 @@
+"""The scores of trade-off curves, side by side, and beside those that somebody else found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from picojoule import tradeoff
+from picojoule.report.curve import Curve
+from picojoule.tables import Column, Sheet
+
+CUTOFFS = (70, 50)
+
+_SCORES: dict[str, tuple[Callable[..., float | None], Column]] = {
+    "AUC": (tradeoff.auc, Column(" [%]", 2, 100)),
+    "Spearman": (tradeoff.spearman, Column("", 4)),
+    "MI": (tradeoff.mutual_information, Column("", 3)),
+    "kNN MI": (tradeoff.mutual_information_knn, Column("", 3)),
+}
+
+
+def score_names(cutoffs: Iterable[float] = CUTOFFS) -> list[str]:
+    """
+    >>> score_names((70,))
+    ['AUC(70)', 'Spearman(70)', 'MI(70)', 'kNN MI(70)']
+    """
+    return [f"{name}({cutoff:g})" for name in _SCORES for cutoff in cutoffs]
+
+
+def score(curve: Curve, cutoffs: Iterable[float] = CUTOFFS) -> dict[str, float | None]:
+    """Every score at every cutoff, all seeds pooled, by names such as "AUC(70)"; None is "not defined"."""
+    cutoffs = tuple(cutoffs)
+    return {
+        f"{name}({cutoff:g})": function(curve.energies, curve.accuracies, cutoff)
+        for name, (function, _) in _SCORES.items()
+        for cutoff in cutoffs
+    }
+
+
+def score_table(
+    curves: Iterable[Curve],
+    cutoffs: Iterable[float] = CUTOFFS,
+    reference: Mapping[str, Mapping[str, float]] | None = None,
+    source: str = "paper",
+) -> Sheet:
+    """A row a curve. `reference` maps a curve's label to scores as `score` names and scales them (AUC as a fraction).
+
+    Where a score has a reference for any curve, two columns follow it: the value of `source`, and the difference.
+    """
+    cutoffs = tuple(cutoffs)
+    given = reference or {}
+    curves = list(curves)
+    columns, names = [Column("curve"), Column("points")], score_names(cutoffs)
+    compared = {name for name in names if any(name in given.get(curve.label, {}) for curve in curves)}
+    for name in names:
+        form = _SCORES[name.partition("(")[0]][1]
+        titles = [name, *([f"{name} {source}", f"{name} difference"] if name in compared else [])]
+        columns += [Column(title + form.title, form.digits, form.scale) for title in titles]
+    rows = []
+    for curve in curves:
+        row: list[str | int | float | None] = [curve.label, len(curve.points)]
+        for name, value in score(curve, cutoffs).items():
+            row.append(value)
+            if name in compared:
+                other = given.get(curve.label, {}).get(name)
+                row += ["", ""] if other is None else [other, None if value is None else value - other]
+        rows.append(tuple(row))
+    return Sheet(tuple(columns), tuple(rows))

@@ -1,0 +1,62 @@
+"""Each layer's share of the energy and of every penalty: where a penalty presses, and where the energy goes.
+
+Ω_syn weighs a spike by the synapses that it reaches, as the energy does, so the two have the same shares; Ω_total
+weighs all spikes alike, Ω_balance all layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from picojoule import hardware, zoo
+from picojoule.evaluation import build_model, count_synapses
+from picojoule.recipe import Recipe
+from picojoule.report.collection import MeasuredLayer
+from picojoule.synapse import Synapses
+
+Terms = Mapping[str, list[float]]
+
+
+def terms_at_one(synapses: Synapses, prices: str = hardware.DEFAULT) -> dict[str, list[float]]:
+    """By layer, if every neuron fires: joules, Ω_syn, Ω_total and Ω_balance for p = 1, as in the paper's figures."""
+    layers = list(synapses.values())
+    reached = [float(layer.fan_out.double().sum()) for layer in layers]
+    return {
+        "energy": [count * hardware.get(prices).accumulate for count in reached],
+        "Ω_syn": reached,
+        "Ω_total": [0.0 if layer.relay else float(layer.neurons) for layer in layers],
+        "Ω_balance": [0.0 if layer.relay else 1.0 for layer in layers],
+    }
+
+
+def terms_measured(layers: Iterable[MeasuredLayer]) -> dict[str, list[float]]:
+    """By layer, for the spikes that a run fired on the test images (exact for binary spikes, up to the factor 1/p)."""
+    layers = list(layers)
+    return {
+        "energy": [layer.joules for layer in layers],
+        "Ω_syn": [layer.synops for layer in layers],
+        "Ω_total": [(layer.rate or 0.0) * layer.neurons for layer in layers],
+        "Ω_balance": [layer.rate or 0.0 for layer in layers],
+    }
+
+
+def share_rows(names: Iterable[str], terms: Terms) -> list[dict[str, Any]]:
+    """Rows for `figures.penalty_by_layer`.
+
+    >>> share_rows(["a", "b"], {"energy": [1.0, 3.0]})
+    [{'layer': 'a', 'term': 'energy', 'share': 0.25}, {'layer': 'b', 'term': 'energy', 'share': 0.75}]
+    """
+    names = list(names)
+    return [
+        {"layer": name, "term": term, "share": value / (sum(values) or 1.0)}
+        for term, values in terms.items()
+        for name, value in zip(names, values, strict=True)
+    ]
+
+
+def synapses_of(recipe: Recipe) -> Synapses | None:
+    """ψ of a zoo model; None for others, because a report runs no code that a run folder names."""
+    if recipe.model.name not in zoo.names():
+        return None
+    return count_synapses(build_model(recipe), recipe)

@@ -1,0 +1,245 @@
+"""A report on a folder of runs: page, figures and tables."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from picojoule.record import write_atomically
+from picojoule.report import drawing, figures
+from picojoule.report.collection import STATES, Collection, Entry, gather
+from picojoule.report.curve import Priced, Setting, mean_table, measured, settings
+from picojoule.report.page import asset, chart_place, figure_place, page, table
+from picojoule.report.rows import BASELINE, curve_rows, layer_rows, mean_layers, training_rows
+from picojoule.report.scoring import score, score_table
+from picojoule.report.shares import share_rows, synapses_of, terms_at_one, terms_measured
+from picojoule.report.store import stored
+from picojoule.synapse import Synapses
+from picojoule.tables import Column, Sheet
+
+DRAWN_SETTINGS = 8
+"""As many settings get pictures: a setting takes seconds, and the page has them all."""
+CHOSEN = "this run"
+TOLERATED_LOSS = 0.01
+"""Of accuracy, by the run that is shown first."""
+
+Reference = Mapping[str, Mapping[str, Mapping[str, float]]]
+"""Scores that others found: by setting, by curve, by name of the score."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written, and what it is about."""
+
+    collection: Collection
+    settings: tuple[Setting, ...]
+    page: Path
+    files: tuple[Path, ...]
+
+    def score_tables(self) -> list[Sheet]:
+        """One for each setting that has curves."""
+        return [
+            replace(score_table(setting.curves), title=setting.label) for setting in self.settings if setting.curves
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "page": str(self.page),
+            "files": [str(path) for path in self.files],
+            "runs": self.collection.counts,
+            "settings": [
+                {
+                    "label": setting.label,
+                    "baseline_joules": setting.baseline_joules,
+                    "curves": [
+                        {"label": curve.label, "points": len(curve.points), **score(curve)} for curve in setting.curves
+                    ],
+                }
+                for setting in self.settings
+            ],
+        }
+
+
+def write(
+    folder: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    reference: Reference | None = None,
+    drawn: int = DRAWN_SETTINGS,
+) -> Report:
+    """`report.html`, `figures/` and `tables/` on all runs below `folder`, into `out` (by default `folder/report`)."""
+    collection = gather(folder)
+    into = Path(out) if out is not None else collection.folder / "report"
+    found = settings(collection)
+    chosen = [showcase(setting) for setting in found]
+    synapses = _all_synapses(found)
+    into.mkdir(parents=True, exist_ok=True)
+    files = [*_write_tables(into / "tables", collection, found, reference or {})]
+    for setting, entry, counted in list(zip(found, chosen, synapses, strict=True))[:drawn]:
+        for name, chart in _pictures(setting, entry, counted).items():
+            files += drawing.save(chart, _made(into / "figures") / f"{name}-{setting.slug}")
+    shares = [
+        {"layers": list(counted), "terms": terms_at_one(counted, setting.recipe["energy.hardware"])}
+        if counted is not None
+        else None
+        for setting, counted in zip(found, synapses, strict=True)
+    ]
+    title = f"picojoule · {collection.folder.resolve().name}"
+    text = page(
+        title,
+        _body(title, collection, found, reference or {}),
+        _charts(found),
+        stored(collection, found, shares, chosen),
+        ("report",),
+    )
+    home = into / "report.html"
+    write_atomically(home, text.encode())
+    return Report(collection, tuple(found), home, tuple(files))
+
+
+def showcase(setting: Setting) -> Entry | None:
+    """The run that is shown first: the least energy at no more than a point of accuracy below the baseline."""
+    candidates = measured(setting.entries)
+    if not candidates:
+        return setting.entries[0] if setting.entries else None
+    accuracies = [entry.test.accuracy for entry in setting.baseline if entry.test is not None]
+    floor = sum(accuracies) / len(accuracies) - TOLERATED_LOSS if accuracies else 0.0
+
+    def merit(run: Priced) -> tuple[bool, float]:
+        good = run.test.accuracy >= floor
+        return not good, run.joules if good else -run.test.accuracy
+
+    return min(candidates, key=merit).entry
+
+
+# --- Tables ----------------------------------------------------------------------------------------------------------
+
+
+def _write_tables(folder: Path, collection: Collection, found: list[Setting], reference: Reference) -> list[Path]:
+    with_curves = [setting for setting in found if setting.curves]
+    scores = {s.label: score_table(s.curves, reference=reference.get(s.label)) for s in with_curves}
+    means = {s.label: mean_table(s.curves) for s in with_curves}
+    sheets = {
+        **({"scores": Sheet.joined("setting", scores), "tradeoff": Sheet.joined("setting", means)} if scores else {}),
+        "runs": run_table(collection, found),
+    }
+    files = []
+    for name, sheet in sheets.items():
+        for ending, text in ((".csv", sheet.csv()), (".tex", sheet.latex())):
+            files.append(_made(folder) / f"{name}{ending}")
+            write_atomically(files[-1], text.encode())
+    return files
+
+
+def run_table(collection: Collection, found: list[Setting]) -> Sheet:
+    """Every run, finished or not."""
+    places = {entry.name: setting for setting in found for entry in setting.entries}
+    columns = (
+        *(Column("run"), Column("state"), Column("setting"), Column("penalty"), Column("p"), Column("strength")),
+        *(Column("seed"), Column("accuracy [%]", scale=100), Column("energy [µJ]", 4, 1e6)),
+        *(Column("energy / baseline [%]", scale=100), Column("R [%]", scale=100), Column("dead rate [%]", scale=100)),
+        Column("remark"),
+    )
+    rows = []
+    for entry in collection:
+        setting, test = places.get(entry.name), entry.test
+        penalty = entry.recipe.penalty if entry.recipe is not None else None
+        baseline = setting.baseline_joules if setting is not None else None
+        rows.append(
+            (
+                *(entry.name, entry.state, setting.label if setting is not None else ""),
+                *((penalty.kind, f"{penalty.p:g}", f"{penalty.strength:g}") if penalty is not None else ("", "", "")),
+                entry.recipe.seed if entry.recipe is not None else "",
+                *((test.accuracy, test.joules) if test is not None else ("", "")),
+                (test.joules / baseline if test.joules is not None and baseline else None) if test is not None else "",
+                *((test.rate_mean, test.dead_rate) if test is not None else ("", "")),
+                entry.reason,
+            )
+        )
+    return Sheet(columns, tuple(rows))
+
+
+# --- Figures ---------------------------------------------------------------------------------------------------------
+
+
+def _all_synapses(found: list[Setting]) -> list[Synapses | None]:
+    """ψ for each setting; settings of the same network share it."""
+    known: dict[tuple[Any, ...], Synapses | None] = {}
+    keys = ("model.name", "data.name", "data.pad", "energy.psi", "neuron.kind", "neuron.steps")
+    counted = []
+    for setting in found:
+        key = tuple(setting.recipe.get(name) for name in keys)
+        recipe = setting.entries[0].recipe
+        if key not in known:
+            known[key] = synapses_of(recipe) if recipe is not None else None
+        counted.append(known[key])
+    return counted
+
+
+def _pictures(setting: Setting, entry: Entry | None, synapses: Synapses | None) -> dict[str, alt.TopLevelMixin]:
+    """The charts of a setting, and those of the run that the page shows first."""
+    charts: dict[str, alt.TopLevelMixin] = {}
+    if setting.curves:
+        charts["tradeoff"] = figures.tradeoff(curve_rows(setting.curves), *_kinds_and_variants([setting]))
+    if synapses is not None:
+        charts["penalty"] = figures.penalty_by_layer(share_rows(synapses, terms_at_one(synapses)))
+    if entry is not None and entry.test is not None and entry.test.layers:
+        baseline = layer_rows(BASELINE, mean_layers(setting.baseline)) if entry not in setting.baseline else []
+        rows = [*baseline, *layer_rows(CHOSEN, entry.test.layers)]
+        charts["layers"] = figures.layers(rows, (BASELINE, CHOSEN) if baseline else (CHOSEN,))
+        names = [layer.name for layer in entry.test.layers]
+        charts["penalty-measured"] = figures.penalty_by_layer(share_rows(names, terms_measured(entry.test.layers)))
+    if entry is not None and entry.training:
+        charts["training"] = figures.training_curves(training_rows(entry.training))
+    return charts
+
+
+def _kinds_and_variants(found: list[Setting]) -> tuple[list[str], list[str]]:
+    curves = [curve for setting in found for curve in setting.curves]
+    return list(dict.fromkeys(c.kind for c in curves)), sorted(dict.fromkeys(c.variant for c in curves))
+
+
+# --- The page --------------------------------------------------------------------------------------------------------
+
+
+def _charts(found: list[Setting]) -> dict[str, alt.TopLevelMixin]:
+    """Without rows: the page's script puts them in."""
+    both = (BASELINE, CHOSEN)
+    return {
+        "tradeoff": figures.tradeoff([], *_kinds_and_variants(found), width="container", legend=False),
+        "layer-energy": figures.energy_by_layer([], both, width="container"),
+        "layer-rate": figures.rate_by_layer([], both, width="container"),
+        "shares": figures.penalty_by_layer([], width="container"),
+        **{f"training-{key}": figures.training([], key, width="container") for key in figures.TRAINING},
+    }
+
+
+def _body(title: str, collection: Collection, found: list[Setting], reference: Reference) -> str:
+    badges = "".join(f"<li>{collection.counts[state]:,} {state}</li>" for state in STATES if collection.counts[state])
+    tables = {
+        number: table(score_table(setting.curves, reference=reference.get(setting.label)))
+        for number, setting in enumerate(found)
+        if setting.curves
+    }
+    return asset("report.html").format(
+        title=html.escape(title),
+        badges=badges,
+        states="".join(f"<option>{state}</option>" for state in STATES if collection.counts[state]),
+        tradeoff=figure_place("tradeoff", "Accuracy over energy, run by run and as means over seeds", wide=True),
+        scores="".join(f'<div data-setting="{number}">{text}</div>' for number, text in tables.items()),
+        layers=figure_place("layer-energy", "Energy by layer") + figure_place("layer-rate", "Firing rate by layer"),
+        shares=chart_place("shares", "Share of the energy and of each penalty"),
+        training=figure_place("training-loss", "Loss")
+        + figure_place("training-accuracy", "Accuracy")
+        + figure_place("training-energy", "Energy on the validation images"),
+    )
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

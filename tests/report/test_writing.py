@@ -1,0 +1,221 @@
+"""A whole report: files of every form, a page that needs no other, and nothing in it that could run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import vl_convert
+from PIL import Image
+
+import picojoule as pj
+import synthetic
+from picojoule.cli import main
+from picojoule.report import Report, figures, gather, rows, settings, write
+from picojoule.report.writing import showcase
+
+STRENGTHS = (0, 1, 64, 1024)
+NASTY = "</script><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    into = tmp_path_factory.mktemp("runs")
+    synthetic.fill(into, synthetic.recipes(strengths=STRENGTHS, seeds=(0, 1), epochs=3))
+    unfinished, failed = synthetic.recipes(kinds=["syn"], powers=[1], strengths=[8], seeds=(0, 1), epochs=4)
+    synthetic.write(into, unfinished, finished=False)
+    synthetic.write(into, failed, finished=False).write_failure(NASTY)
+    (into / "broken").mkdir()
+    (into / "broken" / "recipe.toml").write_text("seed = [")
+    return into
+
+
+@pytest.fixture(scope="module")
+def report(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return write(folder, tmp_path_factory.mktemp("out") / "report")
+
+
+def test_every_chart_is_a_picture_in_three_forms(report: Report) -> None:
+    names = {path.stem for path in report.files if path.parent.name == "figures"}
+    assert names == {
+        f"{name}-cnn7-fashion-mnist-epochs-{epochs}"
+        for name, epochs in [
+            *((name, 3) for name in ("tradeoff", "penalty", "layers", "penalty-measured", "training")),
+            *((name, 4) for name in ("penalty", "training")),
+        ]
+    }
+    for name in names:
+        path = report.page.parent / "figures" / name
+        with Image.open(f"{path}.png") as image:
+            image.load()
+            assert len(image.convert("RGB").getcolors(2**24) or ()) > 10
+        assert ElementTree.parse(f"{path}.svg").getroot().tag.endswith("svg")
+        assert Path(f"{path}.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_every_table_is_csv_and_latex(report: Report, folder: Path) -> None:
+    tables = {path.name: path for path in report.files if path.parent.name == "tables"}
+    assert tables.keys() == {f"{name}.{form}" for name in ("scores", "tradeoff", "runs") for form in ("csv", "tex")}
+    with tables["runs.csv"].open(encoding="utf-8", newline="") as file:
+        listed = {row["run"]: row for row in csv.DictReader(file)}
+    assert set(listed) == {path.parent.name for path in folder.glob("*/recipe.toml")}
+    assert [row["state"] for row in listed.values()].count("finished") == 38
+    for path in folder.glob("*/result.json"):
+        test = json.loads(path.read_text())["test"]
+        assert float(listed[path.parent.name]["accuracy [%]"]) == pytest.approx(100 * test["accuracy"])
+        assert float(listed[path.parent.name]["energy [µJ]"]) == pytest.approx(1e6 * test["joules"])
+    for path in tables.values():
+        if path.suffix == ".tex":
+            body = [line for line in path.read_text(encoding="utf-8").splitlines() if line.endswith(r"\\")]
+            assert len(body) > 6
+            assert len({len(re.findall(r"(?<!\\)&", line)) for line in body}) == 1
+
+
+def parts(page: Path) -> tuple[str, dict[str, str], list[str]]:
+    """The markup without scripts, the blocks of data by name, and the scripts."""
+    text = page.read_text(encoding="utf-8")
+    scripts = re.findall(r"<script([^>]*)>(.*?)</script>", text, flags=re.DOTALL)
+    data = {re.findall(r'id="(\w+)"', head)[0]: body for head, body in scripts if "application/json" in head}
+    markup = re.sub(r"<script\b[^>]*>.*?</script>", "", text, flags=re.DOTALL)
+    return markup, data, [body for head, body in scripts if not head.strip()]
+
+
+def test_the_page_is_one_file_with_one_library(report: Report) -> None:
+    markup, data, scripts = parts(report.page)
+    assert len(scripts) == 2
+    assert sum("window.vegaEmbed=" in script.replace(" = ", "=") for script in scripts) == 1
+    assert not re.search(r"<[a-zA-Z][^>]*\b(src|href)\s*=", markup)
+    assert not re.search(r"@import|url\(", markup)
+    assert "default-src 'none'" in markup
+    assert markup.count("<html") == markup.count("<body") == 1
+    assert set(data) == {"charts", "store", "details"}
+    for name in json.loads(data["charts"]):
+        assert f'id="{name}"' in markup
+
+
+def test_the_page_holds_every_run_once(report: Report, folder: Path) -> None:
+    _, data, _ = parts(report.page)
+    store = json.loads(data["store"])
+    listed = [dict(zip(store["columns"], run, strict=True)) for run in store["runs"]]
+    details = [json.loads(line) for line in data["details"].splitlines()]
+    assert len(listed) == len(details) == len(report.collection) == 41
+    for run, detail in zip(listed, details, strict=True):
+        path = folder / run["name"]
+        if run["state"] == "damaged":
+            assert (run["setting"], detail["layers"]) == (None, None)
+            continue
+        setting = store["settings"][run["setting"]]
+        text = "\n".join(f"{key} = {json.dumps(value)}" for key, value in (setting["recipe"] | detail["free"]).items())
+        ordered = sorted(text.splitlines(), key=lambda line: "." in line.partition("=")[0])
+        assert pj.Recipe.loads("\n".join(ordered)) == pj.Recipe.load(path / "recipe.toml")
+        assert len(detail["training"]["epoch"]) == len(pj.Run(path).metrics)
+        if run["state"] == "finished":
+            test = json.loads((path / "result.json").read_text())["test"]
+            assert run["accuracy"] == pytest.approx(test["accuracy"], rel=1e-4)
+            assert detail["layers"]["joules"] == pytest.approx([x["joules"] for x in test["layers"]], rel=1e-4)
+            assert [name for name, _ in store["layers"][run["layers"]]] == [x["name"] for x in test["layers"]]
+
+
+def test_what_runs_say_cannot_run(report: Report) -> None:
+    text = report.page.read_text(encoding="utf-8")
+    assert NASTY not in text
+    assert "<img src=x" not in text
+    _, data, _ = parts(report.page)
+    store = json.loads(data["store"])
+    assert sum(NASTY in reason for reason in (run[store["columns"].index("reason")] for run in store["runs"])) == 1
+
+
+def test_a_report_again_is_the_same_report(report: Report, folder: Path, tmp_path: Path) -> None:
+    again = write(folder, tmp_path / "again", drawn=0)
+    assert again.page.read_bytes() == report.page.read_bytes()
+    assert not (tmp_path / "again" / "figures").exists()
+
+
+def test_the_run_shown_first_saves_most_without_losing_more_than_a_point(folder: Path) -> None:
+    setting = settings(gather(folder))[0]
+    chosen = showcase(setting)
+    assert chosen is not None
+    assert chosen.test is not None
+    tests = [(entry, entry.test) for entry in setting.entries if entry.test is not None]
+    floor = sum(t.accuracy for e, t in tests if e.recipe and e.recipe.penalty.strength == 0) / 2 - 0.01
+    good = [t.joules for _, t in tests if t.accuracy >= floor]
+    assert chosen.test.accuracy >= floor
+    assert chosen.test.joules == min(joules for joules in good if joules is not None)
+
+
+def symbols(node: Any, found: dict[str, int]) -> dict[str, int]:
+    """How many items of each kind of mark a drawing has."""
+    if isinstance(node, dict):
+        if "marktype" in node and node.get("role") == "mark":
+            found[node["marktype"]] = found.get(node["marktype"], 0) + len(node.get("items", []))
+        for value in node.values():
+            symbols(value, found)
+    elif isinstance(node, list):
+        for value in node:
+            symbols(value, found)
+    return found
+
+
+def drawn(chart: Any) -> dict[str, int]:
+    return symbols(vl_convert.vegalite_to_scenegraph(chart.to_json()), {})
+
+
+def test_the_trade_off_figure_shows_every_run_and_a_line_a_curve(folder: Path) -> None:
+    found = settings(gather(folder))[0].curves
+    points = rows.curve_rows(found)
+    assert len(points) == 2 + 6 * 3 * 2
+    chart = figures.tradeoff(points, ["Ω_syn", "Ω_total", "Ω_balance"], ["p = 1", "p = 2"])
+    assert drawn(chart)["symbol"] == len(points)
+    assert drawn(chart)["rule"] == 2 * 6 * 3  # deviations both ways
+    fewer = figures.tradeoff(points, ["Ω_syn"], ["p = 1"], seeds=["1"])
+    assert drawn(fewer)["symbol"] == 1 + 3
+
+
+def test_bars_by_layer(folder: Path) -> None:
+    entry = next(entry for entry in gather(folder) if entry.test is not None)
+    assert entry.test is not None
+    table = rows.layer_rows("a", entry.test.layers) + rows.layer_rows("b", rows.mean_layers([entry, entry]))
+    assert [row["energy"] for row in table[:6]] == pytest.approx([row["energy"] for row in table[6:]])
+    for chart in (figures.energy_by_layer(table, "ab"), figures.rate_by_layer(table, "ab")):
+        assert drawn(chart)["rect"] == 12
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["picojoule", "report", *words])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return int(stop.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+def test_the_command(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    synthetic.fill(tmp_path, synthetic.recipes(kinds=["syn"], powers=[1], seeds=[0], epochs=1))
+    status, out, err = run(str(tmp_path), "--json")
+    assert (status, err) == (0, "")
+    content = json.loads(out)
+    assert content["page"] == str(tmp_path / "report" / "report.html")
+    assert all(Path(path).is_file() for path in [content["page"], *content["files"]])
+    assert content["runs"] == {"finished": 5, "unfinished": 0, "failed": 0, "damaged": 0}
+    (curve,) = content["settings"][0]["curves"]
+    assert (curve["label"], curve["points"]) == ("Ω_syn (p = 1)", 4)
+    assert 0 < curve["AUC(70)"] < 1
+    status, out, err = run(str(tmp_path), "--out", str(tmp_path / "elsewhere"))
+    assert out.splitlines()[-1] == str(tmp_path / "elsewhere" / "report.html")
+    assert "Ω_syn" in out
+    assert err == "5 finished\n"
+
+
+def test_the_command_refuses_a_folder_without_runs(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    status, out, err = run(str(tmp_path))
+    assert (status, out) == (2, "")
+    assert err.startswith(f"picojoule: {tmp_path} holds no run folders: name one that")
