@@ -11,7 +11,7 @@ import pytest
 import picojoule as pj
 import tiny
 from picojoule.interruption import Interrupted, Stop
-from picojoule.recipe import TrainingSection
+from picojoule.recipe import PenaltySection, TrainingSection
 from picojoule.sweep.jobs import Begun, Ended, Event, Held, Job, Reached, Said
 from picojoule.sweep.schedule import Schedule
 
@@ -189,14 +189,16 @@ def test_a_folder_of_another_recipe_fails_at_once_and_alone(tmp_path: Path, fini
 
 @pytest.fixture
 def chained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first three recipes start from each other, backwards: 0 from 1, 1 from 2."""
-    names = [recipe.name for recipe in RECIPES]
-    before = dict(zip((id(recipe.training) for recipe in RECIPES[:2]), names[1:3], strict=True))
-    monkeypatch.setattr(TrainingSection, "start_from", property(lambda self: before.get(id(self))), raising=False)
+    """Backwards: the first recipe starts from the second, whose penalty refers to the third."""
+    first, second, third, _ = RECIPES
+    start_from = property(lambda self: second.name if self is first.training else None)
+    reference = property(lambda self: third.name if self is second.penalty else None)
+    monkeypatch.setattr(TrainingSection, "start_from", start_from, raising=False)
+    monkeypatch.setattr(PenaltySection, "reference", reference, raising=False)
 
 
 @pytest.mark.usefixtures("chained")
-def test_a_run_comes_after_the_one_it_starts_from(tmp_path: Path, finish: Callable[[Job], None]) -> None:
+def test_a_run_comes_after_those_it_builds_on(tmp_path: Path, finish: Callable[[Job], None]) -> None:
     jobs = jobs_in(tmp_path)
     crew = Crew(lambda job: [Ended()], finish)
     go(jobs, crew)
@@ -205,13 +207,13 @@ def test_a_run_comes_after_the_one_it_starts_from(tmp_path: Path, finish: Callab
 
 
 @pytest.mark.usefixtures("chained")
-def test_a_run_fails_with_the_one_it_starts_from(tmp_path: Path, finish: Callable[[Job], None]) -> None:
+def test_a_run_fails_with_the_one_it_builds_on(tmp_path: Path, finish: Callable[[Job], None]) -> None:
     jobs = jobs_in(tmp_path)
     crew = Crew(lambda job: [Ended("bad luck")] if job is jobs[2] else [Ended()], finish)
     go(jobs, crew)
     assert [job.state for job in jobs] == ["failed", "failed", "failed", "done"]
-    assert jobs[1].reason == f"the run that it starts from, {RECIPES[2].name}, failed"
-    assert jobs[0].reason == f"the run that it starts from, {RECIPES[1].name}, failed"
+    assert jobs[1].reason == f"the run that it builds on, {RECIPES[2].name}, failed"
+    assert jobs[0].reason == f"the run that it builds on, {RECIPES[1].name}, failed"
     assert len(crew.started) == 3
 
 

@@ -37,6 +37,7 @@ class Cluster:
     def __init__(self, places: int | None, address: str | None) -> None:
         try:
             import ray
+            from ray.util.queue import Queue
         except ImportError:
             raise PicojouleError("Ray is not installed: pip install 'picojoule[ray]'") from None
         self.places = places or sys.maxsize
@@ -51,8 +52,6 @@ class Cluster:
         sizes = [node["Resources"].get("CPU", 0) for node in self._ray.nodes() if node["Alive"]]
         self._largest = max(sizes, default=0)
         self._gpus = 1 if self._ray.cluster_resources().get("GPU") else 0
-        from ray.util.queue import Queue
-
         self._news: Any = Queue(actor_options={"num_cpus": 0})
 
     def _init(self, address: str | None) -> None:
@@ -72,8 +71,7 @@ class Cluster:
             num_gpus=self._gpus,
             max_retries=0,  # the sweep tries again by itself, and says so
         )(_work)
-        base = getattr(job.recipe.training, "start_from", None)
-        bases = {base: _files(job.run.path.parent / base)} if base else {}
+        bases = {name: _files(job.run.path.parent / name) for name in job.builds_on}
         self._tasks[task.remote(job.recipe, bases, [os.getcwd(), *sys.path], self._news)] = job
 
     def listen(self, seconds: float) -> list[tuple[Job, Event]]:

@@ -110,7 +110,7 @@ class Local:
 def _cause_of_death(process: BaseProcess) -> str:
     process.join(_LAST_WORDS)
     status = process.exitcode
-    if status == -signal.SIGKILL:
+    if status == -9:
         return (
             "its process was killed (signal 9), as the system does when memory runs out: take fewer --workers, or a "
             "smaller training.batch_size"

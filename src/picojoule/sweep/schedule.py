@@ -1,4 +1,4 @@
-"""Who runs when: every run once, after the one it starts from, and once more if it fails.
+"""Who runs when: every run once, after those it builds on, and once more if it fails.
 
 Knows nothing of processes or clusters; a crew does the work and says what it hears.
 """
@@ -63,12 +63,14 @@ class Schedule:
         by_name = {job.run.path.name: job for job in self.jobs}
         ready = []
         for job in self.jobs:
-            first = by_name.get(getattr(job.recipe.training, "start_from", None) or "")
             if job.state != "waiting":
                 continue
-            if first is not None and first.state == "failed":
-                self._turn(job, "failed", f"the run that it starts from, {first.run.path.name}, failed")
-            elif first is None or first.state == "done":
+            # One that is not of this sweep is there already, or the run says that it is not.
+            before = [by_name[name] for name in job.builds_on if name in by_name]
+            failed = [other for other in before if other.state == "failed"]
+            if failed:
+                self._turn(job, "failed", f"the run that it builds on, {failed[0].run.path.name}, failed")
+            elif all(other.state == "done" for other in before):
                 ready.append(job)
         return ready
 
