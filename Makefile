@@ -26,10 +26,10 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
 
 check: lint types layers  ## lint, types, layers and the fast tests
-	$(BIN)/pytest -q -n $(WORKERS) -m "not slow"
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not slow"
 
 test: lint types layers browser  ## everything: check, the slow tests, and the wheel in a clean environment
-	$(BIN)/pytest -q -n $(WORKERS)
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
 	$(MAKE) wheel
 
 demo: $(INSTALLED)  ## train without and with the penalty, print the two bills, write demo/report.html
