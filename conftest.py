@@ -21,14 +21,6 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=["README.md"]).pytest()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The examples of one document build on each other, so one worker runs them all (`--dist loadgroup`)."""
-    for item in items:
-        if item.path.suffix == ".md":
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
-
-
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     """Every test starts from the same random state, whichever worker runs it and in whatever order."""
