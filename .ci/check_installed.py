@@ -7,11 +7,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 import picojoule
+from picojoule.paper.settings import settings
 
 home = Path(picojoule.__file__).parent
 if not home.is_relative_to(sys.prefix):
     sys.exit(f"picojoule comes from {home}, not from this environment")
 if not (home / "py.typed").is_file():
     sys.exit("the wheel lacks py.typed")
+if len(settings()) != 8:
+    sys.exit("the wheel lacks recipes of the paper")
 if version("picojoule") != picojoule.__version__:
     sys.exit(f"the wheel says {version('picojoule')}, the package {picojoule.__version__}")

@@ -249,6 +249,84 @@ def write_report(
     print(written.page)
 
 
+paper_app = typer.Typer(
+    help="The paper's tables and figures, each by one command.\n\nExample: `picojoule paper run totals`",
+    no_args_is_help=True,
+)
+app.add_typer(paper_app, name="paper", rich_help_panel="Commands")
+
+PaperRuns = Annotated[Path, typer.Option(help="The folder of run folders, which all experiments share.")]
+
+
+@paper_app.command("list")
+def paper_list(into: PaperRuns = Path("runs/paper"), as_json: AsJson = False) -> None:
+    """List the experiments: what of the paper each makes, its runs, and about how long it takes on this machine.
+
+    Each network trains for a moment to find out, so this takes some seconds.
+
+    Example: `picojoule paper list`
+    """
+    from picojoule import paper  # brings the plotting library, which few commands need
+
+    lines = paper.estimates(into)
+    if as_json:
+        print(json.dumps([line.to_dict() for line in lines], indent=2))
+    else:
+        Console().print(paper.table(lines).table())
+
+
+@paper_app.command("run")
+def paper_run(
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Of `picojoule paper list`, or `all`.")],
+    scale: Annotated[str, typer.Option(help="full (the paper's), small (hours on 2 cores) or smoke.")] = "small",
+    into: PaperRuns = Path("runs/paper"),
+    out: Annotated[Path, typer.Option(help="Tables and figures go to OUT/NAME.")] = Path("paper"),
+    workers: Annotated[
+        int | None, typer.Option(help="Runs at once; by default, as many as there are cores for.")
+    ] = None,
+    on: Annotated[str, typer.Option(help="local (processes of this machine) or ray (a cluster).")] = "local",
+    address: Annotated[str | None, typer.Option(help="Of the Ray cluster; by default, the one that Ray finds.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make tables and figures of the paper; the same command again does only what is missing.
+
+    Example: `picojoule paper run tradeoff-cnn7-adam --scale small`
+    """
+    from picojoule import paper  # brings the plotting library, which few commands need
+
+    size = paper.find_scale(scale).name
+    if on not in get_args(Where):
+        raise unknown("--on", on, get_args(Where))
+    wanted = list(paper.EXPERIMENTS.values()) if names == ["all"] else [paper.find(name) for name in names]
+    produced = []
+    for experiment in wanted:
+        with _transfer_bar() as progress:
+            paper.fetch_data(experiment, paper.SCALES[size], _note, progress)
+        with contextlib.redirect_stdout(sys.stderr):  # Ray prints what happens to its tasks
+            made = paper.run(
+                experiment,
+                size,
+                into,
+                out,
+                workers=workers,
+                on="ray" if on == "ray" else "local",
+                address=address,
+                say=_note,
+            )
+        produced.append(made)
+        if not as_json:
+            for sheet in made.findings.tables.values():
+                Console().print(sheet.table())
+            print("\n".join([*made.findings.notes, *map(str, made.files)]))
+    if as_json:
+        print(json.dumps([made.to_dict() for made in produced], indent=2))
+    failures = [failure for made in produced for failure in made.failures]
+    for failure in failures:
+        _note(f"picojoule: {failure.recipe.name} failed: {failure.reason}")
+    if failures:
+        raise typer.Exit(1)
+
+
 def _model(name: str, input_shape: str | None) -> tuple[nn.Module, tuple[int, ...]]:
     shape = _shape(input_shape) if input_shape is not None else None
     if ":" not in name:

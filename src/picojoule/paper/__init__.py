@@ -1,0 +1,25 @@
+"""Every table and figure of the paper, by name, at three scales.
+
+`EXPERIMENTS` lists them, `run` makes one, `estimates` says how long each would take on this machine.
+"""
+
+from picojoule.paper.estimate import estimates, table
+from picojoule.paper.experiments import EXPERIMENTS, Experiment, find
+from picojoule.paper.running import Produced, fetch_data, run
+from picojoule.paper.scales import SCALES, SIZES, Scale, Size, find_scale
+
+__all__ = [
+    "EXPERIMENTS",
+    "SCALES",
+    "SIZES",
+    "Experiment",
+    "Produced",
+    "Scale",
+    "Size",
+    "estimates",
+    "fetch_data",
+    "find",
+    "find_scale",
+    "run",
+    "table",
+]

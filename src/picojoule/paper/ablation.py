@@ -1,0 +1,96 @@
+"""The ablations over λ, λ_WD and B_BN: accuracy, energy, dead neurons and firing rate."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from picojoule.paper import beside, reference
+from picojoule.paper.reference import Ablated
+from picojoule.paper.scales import Scale
+from picojoule.paper.settings import setting
+from picojoule.paper.work import Bench, Findings, Work
+from picojoule.recipe import Recipe
+from picojoule.tables import Cell, Column, Estimate, Sheet
+
+_PERCENT = 100
+_SMALL_BLOCKS = (1, 2)
+"""λ alone, and weight decay with B_BN = 0; the third is the second with B_BN = 1."""
+
+
+@dataclass(frozen=True)
+class Ablation(Work):
+    """Raw λ on the penalty that is not normalised, p = 1; energy is relative to λ = λ_WD = B_BN = 0.
+
+    `grid` is the label of the table whose λ, λ_WD and B_BN are taken, where the own table is misprinted.
+    """
+
+    base: str
+    label: str
+    grid: str = ""
+
+    def rows(self, scale: Scale) -> Sequence[Ablated]:
+        rows = reference.ablation(self.grid or self.label)
+        if scale.name == "full":
+            return rows
+        if scale.name == "small":
+            return [row for row in rows if row.block in _SMALL_BLOCKS]
+        return [rows[0], next(row for row in rows if all(row.setting))]
+
+    def recipes(self, scale: Scale) -> tuple[Recipe, ...]:
+        return tuple(recipe for row in self.rows(scale) for recipe in self._seeds(row, scale))
+
+    def _seeds(self, row: Ablated, scale: Scale) -> list[Recipe]:
+        changes = (
+            "penalty.normalized=false",
+            f"penalty.strength={row.strength!r}",
+            f"optimizer.weight_decay={row.weight_decay!r}",
+            f"optimizer.decay_batch_norm={str(row.decay_batch_norm).lower()}",
+        )
+        return [scale.adapt(setting(self.base, *changes, f"seed={seed}")) for seed in scale.seeds]
+
+    def findings(self, bench: Bench) -> Findings:
+        rows = self.rows(bench.scale)
+        printed = {row.setting: row for row in reference.ablation(self.label)}
+        baseline = [test["joules"] for test in bench.tests(self._seeds(rows[0], bench.scale))]
+        joules = statistics.fmean(baseline) if baseline else 0.0
+        made = [
+            (row, _measured(bench.tests(self._seeds(row, bench.scale)), joules), printed.get(row.setting))
+            for row in rows
+        ]
+        names = {"accuracy": "accuracy", "energy": "energy / baseline", "dead_rate": "dead rate", "rate": "R"}
+        return Findings(
+            {
+                "energy": self._sheet(made, {key: names[key] for key in ("accuracy", "energy")}),
+                "activity": self._sheet(made, {key: names[key] for key in ("dead_rate", "rate")}),
+            }
+        )
+
+    def _sheet(
+        self, made: list[tuple[Ablated, dict[str, Estimate | None], Ablated | None]], names: dict[str, str]
+    ) -> Sheet:
+        triples = {key: beside.columns(name, " [%]", scale=_PERCENT) for key, name in names.items()}
+        misprinted = reference.is_no_reference(self.label)
+        lines: list[tuple[Cell, ...]] = []
+        for row, ours, paper in made:
+            line: list[Cell] = [f"{row.strength:.0e}" if row.strength else "0"]
+            line += [f"{row.weight_decay:.0e}" if row.weight_decay else "0", str(int(row.decay_batch_norm))]
+            for key, (column, *_) in triples.items():
+                line += beside.cells(ours[key], getattr(paper, key, None), column, misprinted)
+            lines.append(tuple(line))
+        first = (Column("λ"), Column("λ_WD"), Column("B_BN"))
+        return Sheet((*first, *(column for triple in triples.values() for column in triple)), tuple(lines))
+
+
+def _measured(tests: list[dict[str, Any]], baseline: float) -> dict[str, Estimate | None]:
+    def over_seeds(values: list[float]) -> Estimate | None:
+        return Estimate.of(values) if values else None
+
+    return {
+        "accuracy": over_seeds([test["accuracy"] for test in tests]),
+        "energy": over_seeds([test["joules"] / baseline for test in tests] if baseline else []),
+        "dead_rate": over_seeds([test["dead_rate"] for test in tests]),
+        "rate": over_seeds([test["rate_mean"] for test in tests]),
+    }

@@ -1,0 +1,111 @@
+"""How AUC(P) is taken: the curve that the paper's algorithm 1 draws through the points, and the area above P."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from picojoule import report, tradeoff
+from picojoule.paper.curves import Tradeoff, finished_curves
+from picojoule.paper.scales import Scale
+from picojoule.paper.work import Bench, Findings, Work
+from picojoule.recipe import Recipe
+from picojoule.tables import Column, Sheet
+
+if TYPE_CHECKING:
+    import altair as alt
+
+CUTOFFS = (70, 50)
+_EXAMPLE = ((0.1, 0.6), (0.2, 0.8), (0.5, 0.7), (1.0, 0.9))
+Place = tuple[float, float]
+"""Energy relative to the baseline, and accuracy."""
+
+
+@dataclass(frozen=True)
+class Area(Work):
+    """The curve of Ω_syn with p = 1, of the paper's setting at full scale and of one that is quicker at a small one."""
+
+    full: Tradeoff
+    small: Tradeoff
+
+    def recipes(self, scale: Scale) -> tuple[Recipe, ...]:
+        source = self.small if scale.name == "small" else self.full
+        return (*source.baseline(scale), *source.curve(scale, "syn", 1))
+
+    def findings(self, bench: Bench) -> Findings:
+        points = [
+            (point.energy, point.accuracy)
+            for curve in finished_curves(bench, self.recipes(bench.scale))
+            for point in curve.points
+        ]
+        rows = []
+        for name, places in (("worked example", _EXAMPLE), ("Ω_syn (p = 1)", points)):
+            energy, accuracy = zip(*places, strict=True) if places else ((), ())
+            areas = (tradeoff.auc(energy, accuracy, cutoff) for cutoff in CUTOFFS)
+            rows.append((name, len(places), len(steps_of(places)), *areas))
+        columns = [Column("curve"), Column("points"), Column("corners of c")]
+        columns += [Column(f"AUC({cutoff}) [%]", 2, 100) for cutoff in CUTOFFS]
+        figures = {"auc-example": picture(_EXAMPLE)} | ({"auc": picture(points)} if points else {})
+        return Findings({"auc": Sheet(tuple(columns), tuple(rows))}, figures)
+
+
+def steps_of(points: Iterable[Place]) -> list[Place]:
+    """The corners of the curve c: it rises at the first point, then passes those that no point before them beats.
+
+    >>> steps_of([(0.1, 0.6), (0.2, 0.8), (0.5, 0.7), (1.2, 0.9)])
+    [(0.1, 0.0), (0.1, 0.6), (0.2, 0.8), (1.0, 0.8)]
+    """
+    corners: list[Place] = []
+    for energy, accuracy in sorted(point for point in points if point[0] <= 1):
+        if not corners:
+            corners.append((energy, 0.0))
+        if accuracy >= corners[-1][1]:
+            corners.append((energy, accuracy))
+    return [*corners, (1.0, corners[-1][1])] if corners else []
+
+
+def picture(points: Sequence[Place], cutoff: float = CUTOFFS[0]) -> alt.LayerChart:
+    """The points, the curve c through some of them, and the area A(P)."""
+    import altair as alt
+
+    corners = steps_of(points)
+    on_curve = set(corners)
+    floor = cutoff / 100
+    curve = [{"energy": x, "accuracy": y, "order": number} for number, (x, y) in enumerate(corners)]
+    dots = [{"energy": x, "accuracy": y, "point": _KEPT if (x, y) in on_curve else _LEFT_OUT} for x, y in points]
+    x = alt.X("energy:Q", title="energy relative to the baseline", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
+    colour = alt.Color(
+        "point:N",
+        title=None,
+        scale=alt.Scale(domain=[_KEPT, _LEFT_OUT], range=[report.figures.BLUE, report.figures.GREY]),
+    )
+    area = alt.Chart({"values": _clipped(corners, floor)}).mark_area(opacity=0.25, color=report.figures.BLUE)
+    line = alt.Chart({"values": curve}).mark_line(color=report.figures.BLUE)
+    rule = alt.Chart({"values": [{"accuracy": floor}]}).mark_rule(strokeDash=[4, 4], color=report.figures.GREY)
+    layers = [
+        area.encode(x=x, y=y, y2=alt.Y2("floor:Q")),
+        rule.encode(y=y),
+        line.encode(x=x, y=y, order="order:Q"),
+        alt.Chart({"values": dots}).mark_point(filled=True, size=60, clip=True).encode(x=x, y=y, color=colour),
+    ]
+    return alt.LayerChart(
+        layer=layers, width=420, height=320, title=f"A({cutoff:g}): the area between c and accuracy {floor:g}"
+    )
+
+
+_KEPT, _LEFT_OUT = "on the curve c", "beaten by a point of less energy"
+
+
+def _clipped(corners: Sequence[Place], floor: float) -> list[dict[str, float]]:
+    """The curve where it lies above the cutoff, beginning where it crosses it."""
+    above: list[dict[str, float]] = []
+    for (x0, y0), (x1, y1) in itertools.pairwise(corners):
+        if y0 < floor <= y1:
+            crossing = x0 + (x1 - x0) * (floor - y0) / (y1 - y0)
+            above.append({"energy": crossing, "accuracy": floor, "floor": floor})
+        if y1 >= floor:
+            above.append({"energy": x1, "accuracy": y1, "floor": floor})
+    return above

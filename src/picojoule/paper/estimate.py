@@ -1,0 +1,108 @@
+"""How long each experiment would take on this machine, from a few training steps of each network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from picojoule.paper import pace
+from picojoule.paper.experiments import EXPERIMENTS, Experiment
+from picojoule.paper.pace import Paces
+from picojoule.paper.scales import SCALES, Scale, Size
+from picojoule.paper.settings import settings
+from picojoule.recipe import Recipe
+from picojoule.record import Run
+from picojoule.sweep.local import cores
+from picojoule.tables import Column, Sheet
+
+_STARTING = 2.0
+"""Seconds a run takes beside training and evaluation: its process, the data, its files."""
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One experiment at one scale, all runs counted and then those that are done."""
+
+    runs: int
+    done: int
+    seconds: float
+    """For all of it, as if nothing were done yet."""
+
+    def __str__(self) -> str:
+        """
+        >>> str(Estimate(37, 12, 5400)), str(Estimate(0, 0, 0.2))
+        ('37 runs, 12 done, 1.5 h', '0 runs, 1 s')
+        """
+        done = f", {self.done} done" if self.done else ""
+        return f"{self.runs} runs{done}, {duration(self.seconds)}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One experiment at every scale."""
+
+    experiment: Experiment
+    scales: dict[Size, Estimate]
+
+    def to_dict(self) -> dict[str, Any]:
+        experiment = self.experiment
+        return {
+            "name": experiment.name,
+            "title": experiment.title,
+            "place": experiment.place,
+            "labels": list(experiment.labels),
+            "scales": {
+                size: {"runs": estimate.runs, "done": estimate.done, "seconds": round(estimate.seconds, 1)}
+                for size, estimate in self.scales.items()
+            },
+        }
+
+
+def estimates(into: str | os.PathLike[str] = "runs/paper") -> tuple[Line, ...]:
+    """Every experiment; takes some seconds, because each network trains for a moment."""
+    paces = {recipe.model.name: pace.measure(recipe) for recipe in _one_each(settings().values())}
+    return tuple(
+        Line(experiment, {size: _estimate(experiment, scale, paces, Path(into)) for size, scale in SCALES.items()})
+        for experiment in EXPERIMENTS.values()
+    )
+
+
+def table(lines: Iterable[Line]) -> Sheet:
+    columns = (Column("name"), Column("in the paper"), Column("what"), *(Column(size) for size in SCALES))
+    rows = (
+        (line.experiment.name, line.experiment.place, line.experiment.title, *map(str, line.scales.values()))
+        for line in lines
+    )
+    return Sheet(columns, tuple(rows))
+
+
+def duration(seconds: float) -> str:
+    """Two digits.
+
+    >>> duration(95), duration(5000), duration(0.3), duration(260_000)
+    ('1.6 min', '1.4 h', '1 s', '3 d')
+    """
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), (1, "s"))
+    amount = max(seconds / size, 1)
+    return f"{amount:.0f} {unit}" if amount >= 9.95 or size == 1 else f"{amount:.1f}".removesuffix(".0") + f" {unit}"
+
+
+def _one_each(recipes: Iterable[Recipe]) -> Iterable[Recipe]:
+    return {recipe.model.name: recipe for recipe in recipes}.values()
+
+
+def _estimate(experiment: Experiment, scale: Scale, paces: Paces, into: Path) -> Estimate:
+    recipes = experiment.work.recipes(scale)
+    needed: dict[str, float] = {}
+    ends: dict[str, float] = {}
+    for recipe in recipes:  # a run comes after those that it starts from
+        needed[recipe.name] = _STARTING + paces[recipe.model.name].training(recipe)
+        ends[recipe.name] = needed[recipe.name] + max((ends[name] for name in recipe.needs.values()), default=0.0)
+    side_by_side = sum(needed.values()) / cores()
+    seconds = max(side_by_side, max(ends.values(), default=0.0)) + experiment.work.seconds_beside(scale, paces)
+    done = sum(Run(into / name).finished for name in needed)
+    return Estimate(len(recipes), done, seconds)

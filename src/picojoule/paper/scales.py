@@ -1,0 +1,72 @@
+"""How much of an experiment is run: the paper's own scale, one for a small machine, and one to show that it works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from picojoule import data as datasets
+from picojoule.errors import unknown
+from picojoule.recipe import Recipe
+
+Size = Literal["full", "small", "smoke"]
+SIZES: tuple[Size, ...] = get_args(Size)
+STAND_IN = "digits"
+"""The data set that is always there."""
+
+_SMALL_ALWAYS = ("data.augment=false", "training.epochs=5", "training.batch_size=50", "training.threads=1")
+_SMALL = {
+    "cnn7": ("data.limit=5000", "data.limit_validation=1000"),
+    "vgg11": ("data.limit=2000", "data.limit_validation=200", "data.limit_test=1000"),
+    "resnet18": ("data.limit=2000", "data.limit_validation=200", "data.limit_test=1000"),
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What a scale makes of the paper's recipes."""
+
+    name: Size
+    seeds: tuple[int, ...]
+    replaced: frozenset[str] = frozenset()
+    """Data sets that cannot be had, in whose place the stand-in is taken."""
+
+    def adapt(self, recipe: Recipe) -> Recipe:
+        """
+        >>> from picojoule.paper.settings import setting
+        >>> small = SCALES["small"].adapt(setting("cnn7-fashion-mnist-adam-s3nn"))
+        >>> small.data.limit, small.training.epochs, small.energy.psi
+        (5000, 5, 'paper')
+        """
+        if self.name == "full":
+            return recipe
+        if self.name == "small":
+            return recipe.override(*_SMALL_ALWAYS, *_SMALL[recipe.model.name])
+        if recipe.data.name in self.replaced:
+            recipe = recipe.override(f"data.name={STAND_IN}", f"data.pad={datasets.DATASETS[STAND_IN].pad}")
+        few = recipe.classes  # the least that a recipe takes
+        return recipe.override(
+            *(f"data.{key}={few}" for key in ("limit", "limit_validation", "limit_test")),
+            f"training.batch_size={few // 2}",
+            "data.augment=false",
+            "training.epochs=1",
+            "training.threads=1",
+        )
+
+    def without(self, missing: frozenset[str]) -> Scale:
+        """The same scale where these data sets cannot be had."""
+        return replace(self, replaced=missing)
+
+
+SCALES: dict[Size, Scale] = {
+    "full": Scale("full", seeds=(0, 1, 2)),
+    "small": Scale("small", seeds=(0,)),
+    "smoke": Scale("smoke", seeds=(0,)),
+}
+
+
+def find_scale(name: str) -> Scale:
+    for size, scale in SCALES.items():
+        if size == name:
+            return scale
+    raise unknown("--scale", name, SIZES)

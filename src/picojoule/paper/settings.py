@@ -1,0 +1,44 @@
+"""The paper's settings: the recipes in `recipes/paper`, one for each row of its hyper-parameter table."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from picojoule.recipe import Recipe
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+MODELS = {"cnn7": "CNN7", "vgg11": "VGG11", "resnet18": "ResNet18"}
+DATA = {"fashion-mnist": "Fashion-MNIST", "cifar-10": "CIFAR-10", "cifar-100": "CIFAR-100", "digits": "digits"}
+OPTIMIZERS = {"adam": "Adam", "sgd": "mSGD"}
+
+
+def setting(name: str, *overrides: str) -> Recipe:
+    """
+    >>> setting("resnet18-cifar-10-adam-s3nn", "data.name=cifar-100").classes
+    100
+    """
+    return Recipe.loads((_home() / f"{name}.toml").read_text(encoding="utf-8"), *overrides)
+
+
+def settings() -> dict[str, Recipe]:
+    """All of them, by name."""
+    names = sorted(entry.name.removesuffix(".toml") for entry in _home().iterdir() if entry.name.endswith(".toml"))
+    return {name: setting(name) for name in names}
+
+
+def spoken(recipe: Recipe) -> str:
+    """
+    >>> spoken(setting("vgg11-cifar-10-sgd-s3nn"))
+    'VGG11 / CIFAR-10 / mSGD'
+    """
+    return " / ".join((MODELS[recipe.model.name], DATA[recipe.data.name], OPTIMIZERS[recipe.optimizer.name]))
+
+
+def _home() -> Traversable:
+    """The wheel carries a copy of the recipes; a checkout has the files themselves."""
+    shipped = files("picojoule.paper") / "recipes"
+    return shipped if shipped.is_dir() else Path(__file__).parents[3] / "recipes" / "paper"

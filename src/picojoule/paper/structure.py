@@ -1,0 +1,125 @@
+"""What needs no training: the total penalty terms, the layer-wise figures, architectures and hyper-parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import get_args
+
+import torch
+
+from picojoule import report, zoo
+from picojoule.paper import beside, reference
+from picojoule.paper.notation import DASH, block_notation, notation
+from picojoule.paper.settings import MODELS, OPTIMIZERS, settings
+from picojoule.paper.work import Bench, Findings, Work
+from picojoule.recipe import Recipe
+from picojoule.rules import Psi
+from picojoule.surrogate import SURROGATES
+from picojoule.synapse import Synapses, trace
+from picojoule.tables import Cell, Column, Sheet
+
+
+def _synapses(model: str, psi: Psi) -> Synapses:
+    net = zoo.create(model)
+    return trace(net, torch.zeros(1, *net.input_shape), psi=psi)
+
+
+class Structural(Work):
+    """The same at every scale."""
+
+    scaled = False
+
+
+@dataclass(frozen=True)
+class Totals(Structural):
+    """Ω(1) of each penalty, which for Ω_syn is E_SNN/E_AC if every neuron fires, under every convention for ψ."""
+
+    def findings(self, bench: Bench) -> Findings:
+        lines: list[tuple[Cell, ...]] = []
+        columns = (Column("model"), Column("term"), Column("ψ"), *beside.columns("Ω(1)", digits=0))
+        for model, printed in reference.totals().items():
+            counted = {psi: _synapses(model, psi).to_dict()["penalty_at_one"] for psi in get_args(Psi)}
+            for term in ("syn", "total", "balance"):
+                shown = "E_SNN/E_AC = Ω_syn" if term == "syn" else f"Ω_{term}"
+                for psi in ("paper", "uniform", "exact") if term == "syn" else ("paper",):
+                    paper = printed[term] if psi == "paper" else None
+                    numbers = beside.cells(counted[psi][term], paper, columns[-1])
+                    lines.append((MODELS[model], shown, psi if term == "syn" else "any", *numbers))
+        return Findings({"totals": Sheet(columns, tuple(lines))})
+
+
+@dataclass(frozen=True)
+class LayerShares(Structural):
+    """Each layer's share of the energy and of every penalty, if every neuron fires; ψ by the paper's convention."""
+
+    model: str
+
+    def findings(self, bench: Bench) -> Findings:
+        synapses = _synapses(self.model, "paper")
+        terms = report.shares.terms_at_one(synapses)
+        rows = report.shares.share_rows(synapses, terms)
+        shares = {(row["layer"], row["term"]): row["share"] for row in rows}
+        columns = (Column("layer"), *(Column(f"{term} [%]", 2, 100) for term in terms))
+        lines = tuple((name, *(shares[name, term] for term in terms)) for name in synapses)
+        return Findings({"shares": Sheet(columns, lines)}, {"shares": report.figures.penalty_by_layer(rows)})
+
+
+@dataclass(frozen=True)
+class Architectures(Structural):
+    """The zoo in the paper's notation, and where it is not what the paper prints."""
+
+    def findings(self, bench: Bench) -> Findings:
+        ours = {**{name: notation(name) for name in MODELS}, **block_notation()}
+        printed = reference.architectures()
+        whole = [(MODELS.get(name, name), layers, printed[name]) for name, layers in ours.items()]
+        differing = [
+            (MODELS.get(name, name), place, here, there)
+            for name, layers in ours.items()
+            for place, (here, there) in enumerate(
+                zip(layers.split(DASH), printed[name].split(DASH), strict=True), start=1
+            )
+            if here != there
+        ]
+        return Findings(
+            {
+                "architectures": Sheet((Column("network"), Column("layers"), Column("paper")), tuple(whole)),
+                "differences": Sheet(
+                    (Column("network"), Column("place"), Column("ours"), Column("paper")), tuple(differing)
+                ),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Hyperparameters(Structural):
+    """The recipes of the paper, row by row, beside the table that they come from."""
+
+    def findings(self, bench: Bench) -> Findings:
+        recipes: dict[tuple[str, str, str], Recipe] = {
+            (r.model.name, r.optimizer.name, r.neuron.surrogate): r for r in settings().values()
+        }
+        lines: list[tuple[Cell, ...]] = []
+        for row in reference.hyperparameters():
+            recipe = recipes[row.model, row.optimizer, row.surrogate]
+            ours = _tuned(recipe)
+            printed = {key: getattr(row, key) for key in ours}
+            line: list[Cell] = [MODELS[row.model], OPTIMIZERS[row.optimizer], row.surrogate]
+            line += [_shown(value) for value in ours.values()]
+            same = ours == printed
+            lines.append((*line, "the same" if same else f"paper: {', '.join(map(_shown, printed.values()))}"))
+        titles = ("model", "optimizer", "surrogate", "learning rate", "λ_WD", "B_BN", "alpha", "tau", "paper")
+        return Findings({"hyperparameters": Sheet(tuple(map(Column, titles)), tuple(lines))})
+
+
+def _tuned(recipe: Recipe) -> dict[str, float | bool | None]:
+    used = {field.name for field in fields(SURROGATES[recipe.neuron.surrogate])}
+    return {
+        "lr": recipe.optimizer.lr,
+        "weight_decay": recipe.optimizer.weight_decay,
+        "decay_batch_norm": recipe.optimizer.decay_batch_norm,
+        **{key: getattr(recipe.neuron, key) if key in used else None for key in ("alpha", "tau")},
+    }
+
+
+def _shown(value: float | bool | None) -> str:
+    return "-" if value is None else f"{int(value)}" if isinstance(value, bool) else f"{value:g}"

@@ -1,0 +1,74 @@
+"""What every experiment consists of: runs, and what is made of them."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from picojoule.paper.pace import Paces
+from picojoule.paper.scales import Scale
+from picojoule.recipe import Recipe
+from picojoule.record import Run, write_atomically
+from picojoule.tables import Sheet
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Tables and figures by the names of their files, and what a reader has to know beside them."""
+
+    tables: Mapping[str, Sheet]
+    figures: Mapping[str, alt.TopLevelMixin] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where an experiment finds its runs and keeps what else it measured."""
+
+    scale: Scale
+    folder: Path
+    say: Callable[[str], None]
+
+    def finished(self, recipes: Iterable[Recipe]) -> list[Run]:
+        """Those runs that are done, in that order."""
+        runs = [Run(self.folder / recipe.name) for recipe in recipes]
+        return [run for run in runs if run.finished]
+
+    def tests(self, recipes: Iterable[Recipe]) -> list[dict[str, Any]]:
+        """The `test` object of each run that is done."""
+        return [run.result["test"] for run in self.finished(recipes)]
+
+    def kept(self, name: str, measure: Callable[[], Any]) -> Any:
+        """What was measured under this name before, or is now; plain values, as in JSON."""
+        path = self.folder / "measured" / f"{name}.json"
+        if not path.is_file():
+            self.say(f"measuring {name}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps(measure(), allow_nan=False).encode())
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+class Work(ABC):
+    """What is done for one table or figure; a frozen value."""
+
+    scaled: ClassVar[bool] = True
+    """Whether it depends on the scale."""
+
+    def recipes(self, scale: Scale) -> tuple[Recipe, ...]:
+        """The runs that it needs."""
+        return ()
+
+    def seconds_beside(self, scale: Scale, paces: Paces) -> float:
+        """About what it takes on one core beside its runs."""
+        return 0.0
+
+    @abstractmethod
+    def findings(self, bench: Bench) -> Findings:
+        """Tables and figures from the runs that are done."""

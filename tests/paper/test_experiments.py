@@ -1,0 +1,121 @@
+"""The registry: every table and figure, with the right runs at each scale."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from picojoule.errors import PicojouleError
+from picojoule.paper import EXPERIMENTS, SCALES, find, find_scale, reference
+from picojoule.paper.curves import STRENGTHS, Tradeoff
+from picojoule.paper.settings import settings
+from picojoule.paper.work import Bench
+
+NAMES = sorted(EXPERIMENTS)
+FULL_RUNS = {  # (14 strengths × 6 penalties + baseline) × 3 seeds; rows × 3 seeds; stages × 3 seeds beside two curves
+    **dict.fromkeys((name for name in NAMES if name.startswith("tradeoff")), 255),
+    "ablation-cnn7-adam": 69,
+    "ablation-cnn7-msgd": 69,
+    "ablation-vgg11-adam": 66,
+    "ablation-vgg11-msgd": 69,
+    "ablation-resnet18-adam": 78,
+    "ablation-resnet18-msgd": 75,
+    "conversion": 87 + 84,
+    "auc": 45,
+}
+
+
+def test_every_table_and_figure_of_the_paper_has_an_experiment() -> None:
+    made = Counter(label for experiment in EXPERIMENTS.values() for label in experiment.labels)
+    assert set(made) == set(reference.places())
+    assert {label for label, times in made.items() if times > 1} == {  # figures of several panels
+        *("fig:comparison-scaling-curves", "fig:comparison-scaling-factor-merged"),
+        "fig:comparison-scaling-factor-vgg11-resnet18-flops",
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_full_scale_is_the_papers(name: str) -> None:
+    recipes = find(name).work.recipes(SCALES["full"])
+    assert len(recipes) == len(set(recipes)) == FULL_RUNS.get(name, 0)
+    for recipe in recipes:
+        assert (recipe.training.epochs, recipe.training.batch_size) == (150, 100)
+        assert (recipe.data.limit, recipe.data.limit_test, recipe.data.augment) == (None, None, True)
+    assert {recipe.seed for recipe in recipes} in ({0, 1, 2}, set())
+
+
+@pytest.mark.parametrize("size", ["small", "smoke"])
+@pytest.mark.parametrize("name", NAMES)
+def test_smaller_scales_are_smaller_and_keep_the_papers_convention(name: str, size: str) -> None:
+    recipes = find(name).work.recipes(find_scale(size))
+    assert len(recipes) == len(set(recipes))
+    assert len(recipes) <= FULL_RUNS.get(name, 0)
+    assert bool(recipes) == (name in FULL_RUNS)
+    for recipe in recipes:
+        assert recipe.energy.psi == "paper"
+        assert recipe.data.limit is not None
+    if size == "smoke" and recipes:
+        assert len(recipes) == (4 if name == "conversion" else 2)
+        assert {recipe.data.limit // recipe.training.batch_size for recipe in recipes if recipe.data.limit} == {2}
+
+
+def test_the_small_trade_off_of_cnn7() -> None:
+    recipes = find("tradeoff-cnn7-adam").work.recipes(SCALES["small"])
+    assert len(recipes) == 37
+    assert {recipe.penalty.strength for recipe in recipes} - {0} <= set(STRENGTHS)
+    assert len({(recipe.penalty.kind, recipe.penalty.p) for recipe in recipes}) == 6
+
+
+def test_experiments_share_runs() -> None:
+    for size in SCALES:
+        small = size == "small"
+        shared = set(find("auc").work.recipes(SCALES[size]))
+        assert shared < set(
+            find("tradeoff-cnn7-adam" if small else "tradeoff-resnet18-msgd").work.recipes(SCALES[size])
+        ) or (size == "smoke")
+        conversion = set(find("conversion").work.recipes(SCALES[size]))
+        assert conversion & set(find("tradeoff-cnn7-adam").work.recipes(SCALES[size]))
+
+
+def test_the_misprinted_ablation_takes_the_grid_of_the_other_optimiser() -> None:
+    def grid(name: str) -> set[tuple[float, float, bool]]:
+        recipes = find(name).work.recipes(SCALES["full"])
+        return {(r.penalty.strength, r.optimizer.weight_decay, r.optimizer.decay_batch_norm) for r in recipes}
+
+    assert grid("ablation-cnn7-adam") == grid("ablation-cnn7-msgd") != grid("ablation-vgg11-msgd")
+    assert not any(r.penalty.normalized for r in find("ablation-cnn7-adam").work.recipes(SCALES["full"]))
+
+
+def test_cifar_100_is_a_setting_of_its_own() -> None:
+    recipes = find("tradeoff-resnet18-cifar100-adam").work.recipes(SCALES["full"])
+    assert {(recipe.data.name, recipe.model.name, recipe.optimizer.name) for recipe in recipes} == {
+        ("cifar-100", "resnet18", "adam")
+    }
+
+
+def test_every_recipe_of_the_paper_is_used() -> None:
+    used = {e.work.base for e in EXPERIMENTS.values() if isinstance(e.work, Tradeoff)}
+    assert used == set(settings())
+
+
+@pytest.mark.parametrize("name", sorted(FULL_RUNS))
+def test_without_any_run_the_papers_numbers_still_stand_there(name: str, tmp_path: Path) -> None:
+    experiment = find(name)
+    found = experiment.work.findings(Bench(SCALES["full"], tmp_path, print))
+    for sheet in found.tables.values():
+        sheet.text(), sheet.csv(), sheet.latex()
+    for label in experiment.labels:
+        if label.startswith("tbl:quantitative"):
+            (auc,) = (sheet for key, sheet in found.tables.items() if key == "auc")
+            assert len(auc.rows) == len(reference.scores(label))
+        if label.startswith("tbl:ablation"):
+            assert len(found.tables["energy"].rows) == FULL_RUNS[name] // 3
+
+
+def test_an_unknown_name_says_what_there_is() -> None:
+    with pytest.raises(PicojouleError, match="unknown experiment 'total': did you mean 'totals'"):
+        find("total")
+    with pytest.raises(PicojouleError, match="unknown --scale 'big': choose one of full, small, smoke"):
+        find_scale("big")

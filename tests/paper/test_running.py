@@ -1,0 +1,90 @@
+"""Every experiment from end to end, at the smallest scale."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from picojoule.errors import PicojouleError
+from picojoule.paper import EXPERIMENTS, SCALES, estimates, find, run
+from picojoule.paper.estimate import _estimate
+from picojoule.paper.pace import Pace
+from picojoule.record import Run
+
+ENDINGS = {".csv", ".tex", ".txt", ".svg", ".pdf", ".png", ".json"}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("paper")
+
+
+@pytest.fixture(autouse=True)
+def _no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever this machine has in its cache, the stand-in is taken."""
+    monkeypatch.setenv("PICOJOULE_DATA", str(tmp_path / "empty"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment(name: str, shared: Path) -> None:
+    experiment = find(name)
+    made = run(experiment, "smoke", shared / "runs", shared / "out")
+    folder = shared / "out" / name
+    assert not made.failures
+    assert {path.name for path in made.files} == {path.name for path in folder.iterdir()}
+    assert {path.suffix for path in made.files} <= ENDINGS
+    assert all(path.stat().st_size > 0 for path in made.files)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["name"], summary["scale"], summary["runs"]) == (name, "smoke", made.runs)
+    if made.runs:
+        assert list(summary["stand_ins"].values()) == ["digits"]
+        for path in folder.glob("*.svg"):
+            assert "digits instead of" in path.read_text()
+        for path in folder.glob("*.txt"):
+            assert "digits instead of" in " ".join(path.read_text().split())
+        assert any("data fetch" in note for note in summary["notes"])
+    before = {path: path.stat().st_mtime_ns for path in (shared / "runs").rglob("*") if path.is_file()}
+    again = run(experiment, "smoke", shared / "runs", shared / "out")
+    assert again.to_dict() == made.to_dict()
+    assert {path: path.stat().st_mtime_ns for path in (shared / "runs").rglob("*") if path.is_file()} == before
+
+
+def test_a_small_scale_does_not_replace_a_large_one(tmp_path: Path) -> None:
+    run(find("hyperparameters"), "full", tmp_path / "runs", tmp_path / "out")
+    with pytest.raises(PicojouleError, match="holds the results of the scale full, which those of smoke would replace"):
+        run(find("hyperparameters"), "smoke", tmp_path / "runs", tmp_path / "out")
+    run(find("hyperparameters"), "full", tmp_path / "runs", tmp_path / "out")
+
+
+def test_an_estimate_by_hand(tmp_path: Path) -> None:
+    """Of 37 runs with 500 steps of 1 s, 5000 images shown for 1 ms each during training and 10 000 after it."""
+    experiment, scale = find("tradeoff-cnn7-adam"), SCALES["small"]
+    paces = {"cnn7": Pace(step=1.0, image=0.0, shown=1e-3)}
+    recipes = experiment.work.recipes(scale)
+    Run(tmp_path / recipes[0].name).path.mkdir()
+    (tmp_path / recipes[0].name / "result.json").write_text("{}")
+    got = _estimate(experiment, scale, paces, tmp_path)
+    assert (got.runs, got.done) == (37, 1)
+    from picojoule.sweep.local import cores
+
+    assert got.seconds == pytest.approx(37 * (500 + 15 + 2) / cores())
+
+
+def test_a_chain_of_runs_cannot_be_shared_out(tmp_path: Path) -> None:
+    pace = Pace(step=0.0, image=1.0, shown=0.0)
+    got = _estimate(find("conversion"), SCALES["smoke"], {"cnn7": pace}, tmp_path)
+    assert got.seconds >= 2 * (10 + 2)
+
+
+def test_the_list_has_every_experiment_at_every_scale(tmp_path: Path) -> None:
+    lines = [line.to_dict() for line in estimates(tmp_path)]
+    assert [line["name"] for line in lines] == list(EXPERIMENTS)
+    for line in lines:
+        assert set(line["scales"]) == set(SCALES)
+        runs = {size: scale["runs"] for size, scale in line["scales"].items()}
+        assert runs["full"] >= runs["small"] >= runs["smoke"]
+        if runs["full"]:
+            assert line["scales"]["full"]["seconds"] > line["scales"]["small"]["seconds"] > 0
