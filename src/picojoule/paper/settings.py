@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,12 @@ def setting(name: str, *overrides: str) -> Recipe:
     >>> setting("resnet18-cifar-10-adam-s3nn", "data.name=cifar-100").classes
     100
     """
-    return Recipe.loads((_home() / f"{name}.toml").read_text(encoding="utf-8"), *overrides)
+    return _read(name).override(*overrides)
+
+
+@cache  # experiments ask for the same few hundreds of times
+def _read(name: str) -> Recipe:
+    return Recipe.loads((_home() / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def settings() -> dict[str, Recipe]:
