@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from picojoule.errors import PicojouleError
-from picojoule.paper import EXPERIMENTS, SCALES, estimates, find, run
+from picojoule.paper import EXPERIMENTS, SCALES, find, run
 from picojoule.paper.estimate import _estimate
 from picojoule.paper.pace import Pace
 from picojoule.record import Run
+from picojoule.sweep.local import cores
 
 ENDINGS = {".csv", ".tex", ".txt", ".svg", ".pdf", ".png", ".json"}
 
@@ -68,8 +69,6 @@ def test_an_estimate_by_hand(tmp_path: Path) -> None:
     (tmp_path / recipes[0].name / "result.json").write_text("{}")
     got = _estimate(experiment, scale, paces, tmp_path)
     assert (got.runs, got.done) == (37, 1)
-    from picojoule.sweep.local import cores
-
     assert got.seconds == pytest.approx(37 * (500 + 15 + 2) / cores())
 
 
@@ -77,14 +76,3 @@ def test_a_chain_of_runs_cannot_be_shared_out(tmp_path: Path) -> None:
     pace = Pace(step=0.0, image=1.0, shown=0.0)
     got = _estimate(find("conversion"), SCALES["smoke"], {"cnn7": pace}, tmp_path)
     assert got.seconds >= 2 * (10 + 2)
-
-
-def test_the_list_has_every_experiment_at_every_scale(tmp_path: Path) -> None:
-    lines = [line.to_dict() for line in estimates(tmp_path)]
-    assert [line["name"] for line in lines] == list(EXPERIMENTS)
-    for line in lines:
-        assert set(line["scales"]) == set(SCALES)
-        runs = {size: scale["runs"] for size, scale in line["scales"].items()}
-        assert runs["full"] >= runs["small"] >= runs["smoke"]
-        if runs["full"]:
-            assert line["scales"]["full"]["seconds"] > line["scales"]["small"]["seconds"] > 0
