@@ -139,12 +139,6 @@ def exits(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
     raise SystemExit("enough")
 
 
-def looks_around(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
-    """Says what other runs lie in the folder of the cache that a cluster's runs are trained in."""
-    files = sorted(Path(os.environ["PICOJOULE_DATA"]).glob("sweep/*/*/*"))
-    raise RuntimeError(" ".join(f"{path.parent.name}/{path.name}" for path in files))
-
-
 def marked(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
     """Prints, as a user's model may, and leaves the number of its process in the folder TINY_MARKS."""
     print("built")

@@ -14,7 +14,6 @@ import pytest
 import picojoule as pj
 import tiny
 from picojoule.interruption import Interrupted
-from picojoule.recipe import TrainingSection
 from picojoule.sweep import Job
 from picojoule.sweep.cluster import Cluster
 from tiny import traces
@@ -110,6 +109,7 @@ def test_what_fails_or_is_killed_is_tried_again_and_then_reported(home: Path, tm
     assert "died" in killed
     assert diverged.startswith("the loss became nan in epoch 2")
     assert exited == "SystemExit: enough"
+    assert [job.run.failure for job in watcher.jobs] == [killed, diverged, exited, None]
     assert [job.attempts for job in watcher.jobs] == [2, 2, 2, 2]
     assert struck.count(lucky.name) == 1
     assert all_traces(outcome.runs) == all_traces([pj.fit(lucky, tmp_path / "single")])
@@ -136,21 +136,13 @@ def test_a_stopped_sweep_goes_on_from_checkpoints(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_run_that_another_starts_from_goes_with_it(
-    cluster: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = tiny.recipe("seed=7"), tiny.recipe("model.name=tiny:looks_around", "seed=8")
-    monkeypatch.setattr(
-        TrainingSection,
-        "start_from",
-        property(lambda self: first.name if self is second.training else None),
-        raising=False,
-    )
-    outcome = pj.sweep.run([second, first], tmp_path, on="ray", watcher=Quiet())
-    (failure,) = outcome.failures
-    found = failure.reason.partition("RuntimeError: ")[2].partition(")")[0].split()
-    assert f"{first.name}/weights.safetensors" in found
-    assert f"{first.name}/result.json" in found
+@pytest.mark.usefixtures("cluster")
+def test_the_run_that_another_starts_from_goes_with_it(tmp_path: Path) -> None:
+    first = tiny.recipe("seed=7")
+    second = tiny.recipe("seed=8", f"training.start_from={first.name}")
+    outcome = pj.sweep.run([second, first], tmp_path / "ray", on="ray", watcher=Quiet())
+    single = [pj.fit(recipe, tmp_path / "single") for recipe in (first, second)]
+    assert all_traces(outcome.runs) == all_traces(single)
 
 
 @pytest.mark.slow

@@ -89,6 +89,14 @@ def test_a_sweep_gives_the_bits_of_single_runs_and_does_nothing_twice(tmp_path: 
     assert {path: after[path] for path in before} == before
 
 
+def test_a_run_that_starts_from_another_is_done_after_it(tmp_path: Path) -> None:
+    first = tiny.recipe("seed=7")
+    second = tiny.recipe("seed=8", f"training.start_from={first.name}")
+    outcome = pj.sweep.run([second, first], tmp_path / "sweep", workers=2, watcher=Quiet())
+    single = [pj.fit(recipe, tmp_path / "single") for recipe in (first, second)]
+    assert all_traces(outcome.runs) == all_traces(single)
+
+
 def test_nothing_to_do(tmp_path: Path) -> None:
     assert pj.sweep.run([], tmp_path, watcher=Quiet()) == pj.sweep.Outcome((), ())
 
@@ -175,6 +183,7 @@ def test_what_cannot_be_finished_is_tried_twice_and_reported_and_the_rest_goes_o
     assert "ended with status 7" in vanished
     assert exited == "SystemExit: enough"
     assert any("Traceback" in text for text in watcher.said)
+    assert [job.run.failure for job in watcher.jobs] == [killed, diverged, vanished, exited, None]
     for recipe in (doomed, *faults):
         assert [state for name, state in watcher.changes if name == recipe.name] == [
             *("running", "waiting", "running", "failed")

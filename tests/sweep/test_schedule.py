@@ -11,7 +11,6 @@ import pytest
 import picojoule as pj
 import tiny
 from picojoule.interruption import Interrupted, Stop
-from picojoule.recipe import PenaltySection, TrainingSection
 from picojoule.sweep.jobs import Begun, Ended, Event, Held, Job, Reached, Said
 from picojoule.sweep.schedule import Schedule
 
@@ -87,8 +86,8 @@ def finish(finished: pj.Run) -> Callable[[Job], None]:
     return finish
 
 
-def jobs_in(folder: Path) -> list[Job]:
-    return [Job(recipe, pj.Run(folder / recipe.name)) for recipe in RECIPES]
+def jobs_in(folder: Path, recipes: Sequence[pj.Recipe] = RECIPES) -> list[Job]:
+    return [Job(recipe, pj.Run(folder / recipe.name)) for recipe in recipes]
 
 
 def go(jobs: list[Job], crew: Crew, stop: Stop | None = None) -> Notes:
@@ -184,36 +183,36 @@ def test_a_folder_of_another_recipe_fails_at_once_and_alone(tmp_path: Path, fini
     go(jobs, crew)
     assert [job.state for job in jobs] == ["done", "failed", "done", "done"]
     assert "belongs to another recipe" in jobs[1].reason
+    assert not (jobs[1].run.path / "failure.txt").exists()
     assert len(crew.started) == 3
 
 
-@pytest.fixture
-def chained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Backwards: the first recipe starts from the second, whose penalty refers to the third."""
-    first, second, third, _ = RECIPES
-    start_from = property(lambda self: second.name if self is first.training else None)
-    reference = property(lambda self: third.name if self is second.penalty else None)
-    monkeypatch.setattr(TrainingSection, "start_from", start_from, raising=False)
-    monkeypatch.setattr(PenaltySection, "reference", reference, raising=False)
+THIRD = tiny.recipe("seed=3")
+SECOND = tiny.recipe("seed=2", "penalty.kind=target", "penalty.target=0.5", f"penalty.reference={THIRD.name}")
+FIRST = tiny.recipe("seed=1", f"training.start_from={SECOND.name}")
+CHAIN = [FIRST, SECOND, THIRD, RECIPES[0]]
+"""Backwards: the first starts from the second, whose penalty refers to the third."""
 
 
-@pytest.mark.usefixtures("chained")
 def test_a_run_comes_after_those_it_builds_on(tmp_path: Path, finish: Callable[[Job], None]) -> None:
-    jobs = jobs_in(tmp_path)
+    jobs = jobs_in(tmp_path, CHAIN)
     crew = Crew(lambda job: [Ended()], finish)
     go(jobs, crew)
-    assert [name for name, _ in crew.started] == [RECIPES[number].name for number in (2, 3, 1, 0)]
+    assert [name for name, _ in crew.started] == [CHAIN[number].name for number in (2, 3, 1, 0)]
     assert {job.state for job in jobs} == {"done"}
 
 
-@pytest.mark.usefixtures("chained")
 def test_a_run_fails_with_the_one_it_builds_on(tmp_path: Path, finish: Callable[[Job], None]) -> None:
-    jobs = jobs_in(tmp_path)
+    jobs = jobs_in(tmp_path, CHAIN)
     crew = Crew(lambda job: [Ended("bad luck")] if job is jobs[2] else [Ended()], finish)
     go(jobs, crew)
     assert [job.state for job in jobs] == ["failed", "failed", "failed", "done"]
-    assert jobs[1].reason == f"the run that it builds on, {RECIPES[2].name}, failed"
-    assert jobs[0].reason == f"the run that it builds on, {RECIPES[1].name}, failed"
+    assert [job.reason for job in jobs[:3]] == [
+        f"the run that it builds on, {SECOND.name}, failed",
+        f"the run that it builds on, {THIRD.name}, failed",
+        "bad luck",
+    ]
+    assert [job.run.failure for job in jobs] == [*(job.reason for job in jobs[:3]), None]
     assert len(crew.started) == 3
 
 

@@ -71,7 +71,7 @@ class Cluster:
             num_gpus=self._gpus,
             max_retries=0,  # the sweep tries again by itself, and says so
         )(_work)
-        bases = {name: _files(job.run.path.parent / name) for name in job.builds_on}
+        bases = {name: _files(job.run.path.parent / name) for name in job.recipe.needs.values()}
         self._tasks[task.remote(job.recipe, bases, [os.getcwd(), *sys.path], self._news)] = job
 
     def listen(self, seconds: float) -> list[tuple[Job, Event]]:

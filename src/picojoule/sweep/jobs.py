@@ -48,15 +48,6 @@ class Job:
         return self.recipe.training.epochs * (data.limit or DATASETS[data.name].splits[0])
 
     @property
-    def builds_on(self) -> tuple[str, ...]:
-        """The names of other runs in the same folder that have to be finished before it begins."""
-        named = (
-            getattr(self.recipe.training, "start_from", None),
-            getattr(self.recipe.penalty, "reference", None),
-        )
-        return tuple(name for name in named if name is not None)
-
-    @property
     def over(self) -> bool:
         return self.state in ("done", "failed")
 

@@ -5,6 +5,7 @@ Knows nothing of processes or clusters; a crew does the work and says what it he
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -66,10 +67,10 @@ class Schedule:
             if job.state != "waiting":
                 continue
             # One that is not of this sweep is there already, or the run says that it is not.
-            before = [by_name[name] for name in job.builds_on if name in by_name]
+            before = [by_name[name] for name in job.recipe.needs.values() if name in by_name]
             failed = [other for other in before if other.state == "failed"]
             if failed:
-                self._turn(job, "failed", f"the run that it builds on, {failed[0].run.path.name}, failed")
+                self._fail(job, f"the run that it builds on, {failed[0].run.path.name}, failed")
             elif all(other.state == "done" for other in before):
                 ready.append(job)
         return ready
@@ -113,7 +114,13 @@ class Schedule:
         elif stopping or job.attempts < _ATTEMPTS:
             self._turn(job, "waiting", event.reason)
         else:
-            self._turn(job, "failed", event.reason)
+            self._fail(job, event.reason)
+
+    def _fail(self, job: Job, reason: str) -> None:
+        # A process that was killed could not leave its reason in the folder.
+        with contextlib.suppress(PicojouleError), job.run.begun(job.recipe):
+            job.run.write_failure(reason)
+        self._turn(job, "failed", reason)
 
     def _turn(self, job: Job, state: State, reason: str = "") -> None:
         job.state, job.reason = state, reason
