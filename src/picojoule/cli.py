@@ -244,7 +244,7 @@ def write_report(
         print(json.dumps(written.to_dict(), indent=2))
         return
     for sheet in written.scores:
-        Console().print(sheet.table())
+        print(sheet.text())
     _note(", ".join(f"{number:,} {state}" for state, number in written.collection.counts.items() if number))
     print(written.page)
 
