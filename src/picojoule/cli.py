@@ -243,8 +243,8 @@ def write_report(
     if as_json:
         print(json.dumps(written.to_dict(), indent=2))
         return
-    for table in written.score_tables():
-        Console().print(table.table())
+    for sheet in written.scores:
+        print(sheet.text())
     _note(", ".join(f"{number:,} {state}" for state, number in written.collection.counts.items() if number))
     print(written.page)
 

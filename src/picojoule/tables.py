@@ -15,10 +15,13 @@ from rich.markup import escape
 from rich.table import Table
 
 WIDTH = 110
+WIDEST = 200
+"""For a table of many numbers, which are never broken; others take less."""
+
 NOT_DEFINED = "not defined"
 
 
-def as_text(table: Table) -> str:
+def as_text(table: Table, width: int = WIDTH) -> str:
     """The table as it stands in a log or a notebook.
 
     >>> print(as_text(Table("layer", "ψ")))
@@ -27,7 +30,7 @@ def as_text(table: Table) -> str:
     ┡━━━━━━━╇━━━┩
     └───────┴───┘
     """
-    console = Console(width=WIDTH, color_system=None)
+    console = Console(width=width, color_system=None)
     with console.capture() as capture:
         console.print(table)
     return capture.get().rstrip()
@@ -123,14 +126,21 @@ class Sheet:
 
     def table(self) -> Table:
         table = Table(title=escape(self.title) or None)
+        rows = self.shown()
         for index, title in enumerate(self.titles):
-            table.add_column(escape(title), justify="left" if self.is_text(index) else "right", overflow="fold")
-        for row in self.shown():
+            words = " ".join([title, *(row[index] for row in rows)]).split()
+            table.add_column(
+                escape(title),
+                justify="left" if self.is_text(index) else "right",
+                overflow="fold",
+                min_width=0 if self.is_text(index) else max(map(len, words), default=0),  # a number is never broken
+            )
+        for row in rows:
             table.add_row(*map(escape, row))
         return table
 
     def text(self) -> str:
-        return as_text(self.table())
+        return as_text(self.table(), WIDEST)
 
     def csv(self) -> str:
         """One header line; an `Estimate` takes two columns, the second titled with ±."""

@@ -219,3 +219,24 @@ def test_the_command_refuses_a_folder_without_runs(run: Callable[..., tuple[int,
     status, out, err = run(str(tmp_path))
     assert (status, out) == (2, "")
     assert err.startswith(f"picojoule: {tmp_path} holds no run folders: name one that")
+
+
+def test_networks_of_one_name_that_differ_do_not_stop_a_report(tmp_path: Path) -> None:
+    """The code behind a name may change between two runs."""
+    baseline, penalised = synthetic.recipes(kinds=["syn"], powers=[1], strengths=[0, 8], seeds=[0], epochs=1)
+    synthetic.write(tmp_path, baseline, layers={"spike1": 100, "spike2": 50})
+    synthetic.write(tmp_path, baseline.override("seed=1"), layers={"spike1": 100})
+    synthetic.write(tmp_path, penalised, layers={"first": 100})
+    written = write(tmp_path)
+    assert written.page.is_file()
+    assert written.collection.counts["finished"] == 3
+
+
+def test_pictures_of_settings_with_long_names_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    for module in ("a", "b"):
+        factory = f"model.name={module}.{'x' * 90}:net"
+        synthetic.fill(tmp_path, synthetic.recipes(strengths=[0], seeds=[0], epochs=1, overrides=[factory]))
+        name = f"model.name={'y' * 90}.{module}:net"
+        synthetic.fill(tmp_path, synthetic.recipes(strengths=[0], seeds=[0], epochs=1, overrides=[name]))
+    files = [path for path in write(tmp_path).files if path.parent.name == "figures"]
+    assert len({path.name for path in files}) == len(files) == 4 * 3 * 3

@@ -234,4 +234,4 @@ def _spoken(key: str, value: Any) -> str:
         return f"{leaf} {'yes' if value else 'no'}"
     if isinstance(value, str) and leaf in ("name", "surrogate"):
         return value
-    return f"{leaf} {value:g}" if isinstance(value, float) else f"{leaf} {value}"
+    return f"{leaf} {value:.12g}" if isinstance(value, float) else f"{leaf} {value}"

@@ -54,7 +54,8 @@ def tradeoff(
 ) -> alt.LayerChart:
     """Accuracy over energy relative to the baseline: every run, and means over seeds ± sample standard deviation.
 
-    The parameters `kinds`, `variants` and `seeds` hold what is shown, and `lowest` the accuracy the axis starts from.
+    The parameters `kinds`, `variants` and `seeds` hold what is shown, `lowest` the accuracy
+    that the axis starts from, and `furthest` the energy at its end.
     """
     seeds = list(seeds) or sorted({str(row["seed"]) for row in rows})
     shown = [
@@ -62,6 +63,7 @@ def tradeoff(
         alt.param(name="variants", value=list(variants)),
         alt.param(name="seeds", value=list(seeds)),
         alt.param(name="lowest", value=_lowest(rows)),
+        alt.param(name="furthest", value=1.04 * max([1.0, *(row["energy"] for row in rows)])),
     ]
     named = colours(kinds)
     look = alt.Legend() if legend else None
@@ -82,8 +84,9 @@ def tradeoff(
     )
     percent = alt.Axis(format="%")
     energy_title, accuracy_title = "energy relative to the baseline", "accuracy"
+    x_scale = alt.Scale(domainMin=0, domainMax=alt.ExprRef("furthest"), nice=False)
     y_scale = alt.Scale(domainMin=alt.ExprRef("lowest"), zero=False, nice=True)
-    x = alt.X("energy:Q", title=energy_title, axis=percent, scale=alt.Scale(domainMin=0))
+    x = alt.X("energy:Q", title=energy_title, axis=percent, scale=x_scale)
     y = alt.Y("accuracy:Q", title=accuracy_title, axis=percent, scale=y_scale)
     base = alt.Chart({"values": list(rows)}).transform_filter("indexof(seeds, datum.seed) >= 0")
     without = base.transform_filter(f"datum.kind == '{BASELINE}'")
@@ -103,7 +106,7 @@ def tradeoff(
             for end, sign in ((1, "-"), (2, "+"))
         }
     )
-    mean_x = alt.X("x:Q", title=energy_title, axis=percent, scale=alt.Scale(domainMin=0))
+    mean_x = alt.X("x:Q", title=energy_title, axis=percent, scale=x_scale)
     mean_y = alt.Y("y:Q", title=accuracy_title, axis=percent, scale=y_scale)
     tooltip = [
         *(alt.Tooltip("run:N"), alt.Tooltip("kind:N", title="penalty"), alt.Tooltip("variant:N", title="power")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,14 +40,10 @@ class Report:
 
     collection: Collection
     settings: tuple[Setting, ...]
+    scores: tuple[Sheet, ...]
+    """A table for each setting that has curves."""
     page: Path
     files: tuple[Path, ...]
-
-    def score_tables(self) -> list[Sheet]:
-        """One for each setting that has curves."""
-        return [
-            replace(score_table(setting.curves), title=setting.label) for setting in self.settings if setting.curves
-        ]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -79,10 +76,17 @@ def write(
     chosen = [showcase(setting) for setting in found]
     synapses = _all_synapses(found)
     into.mkdir(parents=True, exist_ok=True)
-    files = [*_write_tables(into / "tables", collection, found, reference or {})]
-    for setting, entry, counted in list(zip(found, chosen, synapses, strict=True))[:drawn]:
-        for name, chart in _pictures(setting, entry, counted).items():
-            files += drawing.save(chart, _made(into / "figures") / f"{name}-{setting.slug}")
+    scores = {
+        setting.label: replace(
+            score_table(setting.curves, reference=(reference or {}).get(setting.label)), title=setting.label
+        )
+        for setting in found
+        if setting.curves
+    }
+    files = [*_write_tables(into / "tables", collection, found, scores)]
+    for name, setting, entry, counted in list(zip(_file_names(found), found, chosen, synapses, strict=True))[:drawn]:
+        for kind, chart in _pictures(setting, entry, counted).items():
+            files += drawing.save(chart, _made(into / "figures") / f"{kind}-{name}")
     shares = [
         {"layers": list(counted), "terms": terms_at_one(counted, setting.recipe["energy.hardware"])}
         if counted is not None
@@ -92,14 +96,14 @@ def write(
     title = f"picojoule · {collection.folder.resolve().name}"
     text = page(
         title,
-        _body(title, collection, found, reference or {}),
+        _body(title, collection, found, scores),
         _charts(found),
         stored(collection, found, shares, chosen),
         ("report",),
     )
     home = into / "report.html"
     write_atomically(home, text.encode())
-    return Report(collection, tuple(found), home, tuple(files))
+    return Report(collection, tuple(found), tuple(scores.values()), home, tuple(files))
 
 
 def showcase(setting: Setting) -> Entry | None:
@@ -120,10 +124,10 @@ def showcase(setting: Setting) -> Entry | None:
 # --- Tables ----------------------------------------------------------------------------------------------------------
 
 
-def _write_tables(folder: Path, collection: Collection, found: list[Setting], reference: Reference) -> list[Path]:
-    with_curves = [setting for setting in found if setting.curves]
-    scores = {s.label: score_table(s.curves, reference=reference.get(s.label)) for s in with_curves}
-    means = {s.label: mean_table(s.curves) for s in with_curves}
+def _write_tables(
+    folder: Path, collection: Collection, found: list[Setting], scores: Mapping[str, Sheet]
+) -> list[Path]:
+    means = {setting.label: mean_table(setting.curves) for setting in found if setting.curves}
     sheets = {
         **({"scores": Sheet.joined("setting", scores), "tradeoff": Sheet.joined("setting", means)} if scores else {}),
         "runs": run_table(collection, found),
@@ -181,6 +185,16 @@ def _all_synapses(found: list[Setting]) -> list[Synapses | None]:
     return counted
 
 
+def _file_names(found: list[Setting]) -> list[str]:
+    """A name for each setting; those that come out the same, for their length, are numbered."""
+    seen: Counter[str] = Counter()
+    names = []
+    for setting in found:
+        seen[setting.slug] += 1
+        names.append(setting.slug if seen[setting.slug] == 1 else f"{setting.slug}-{seen[setting.slug]}")
+    return names
+
+
 def _pictures(setting: Setting, entry: Entry | None, synapses: Synapses | None) -> dict[str, alt.TopLevelMixin]:
     """The charts of a setting, and those of the run that the page shows first."""
     charts: dict[str, alt.TopLevelMixin] = {}
@@ -189,10 +203,11 @@ def _pictures(setting: Setting, entry: Entry | None, synapses: Synapses | None) 
     if synapses is not None:
         charts["penalty"] = figures.penalty_by_layer(share_rows(synapses, terms_at_one(synapses)))
     if entry is not None and entry.test is not None and entry.test.layers:
-        baseline = layer_rows(BASELINE, mean_layers(setting.baseline)) if entry not in setting.baseline else []
+        names = [layer.name for layer in entry.test.layers]
+        alike = [e for e in setting.baseline if e.test is not None and [x.name for x in e.test.layers] == names]
+        baseline = layer_rows(BASELINE, mean_layers(alike)) if entry not in alike else []
         rows = [*baseline, *layer_rows(CHOSEN, entry.test.layers)]
         charts["layers"] = figures.layers(rows, (BASELINE, CHOSEN) if baseline else (CHOSEN,))
-        names = [layer.name for layer in entry.test.layers]
         charts["penalty-measured"] = figures.penalty_by_layer(share_rows(names, terms_measured(entry.test.layers)))
     if entry is not None and entry.training:
         charts["training"] = figures.training_curves(training_rows(entry.training))
@@ -219,13 +234,9 @@ def _charts(found: list[Setting]) -> dict[str, alt.TopLevelMixin]:
     }
 
 
-def _body(title: str, collection: Collection, found: list[Setting], reference: Reference) -> str:
+def _body(title: str, collection: Collection, found: list[Setting], scores: Mapping[str, Sheet]) -> str:
     badges = "".join(f"<li>{collection.counts[state]:,} {state}</li>" for state in STATES if collection.counts[state])
-    tables = {
-        number: table(score_table(setting.curves, reference=reference.get(setting.label)))
-        for number, setting in enumerate(found)
-        if setting.curves
-    }
+    tables = {number: table(scores[setting.label]) for number, setting in enumerate(found) if setting.label in scores}
     return asset("report.html").format(
         title=html.escape(title),
         badges=badges,

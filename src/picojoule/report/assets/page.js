@@ -73,6 +73,6 @@ const picojoule = (() => {
   }
 
   const all = () => Promise.all(Object.keys(specs).filter((id) => document.getElementById(id)).map(draw));
-  dark.addEventListener("change", all);
+  dark.addEventListener("change", () => Object.keys(views).forEach(draw));
   return { put, set, all, views };
 })();

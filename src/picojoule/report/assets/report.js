@@ -85,7 +85,8 @@
     const lowest = Math.floor(10 * Math.min(1, ...rows.map((row) => row.accuracy))) / 10;
     const options = [0, 0.5, 0.6, 0.7, 0.8, 0.9].filter((value) => value > lowest || value === 0);
     $("lowest").replaceChildren(...options.map((value) => new Option(value ? `from ${100 * value} %` : "all of it", value || lowest)));
-    const parameters = { kinds: shown("kinds"), variants: shown("variants"), seeds, lowest };
+    const furthest = 1.04 * Math.max(1, ...rows.map((row) => row.energy));
+    const parameters = { kinds: shown("kinds"), variants: shown("variants"), seeds, lowest, furthest };
     const drawn = rows.length ? picojoule.put("tradeoff", { rows, parameters }) : null;
     await Promise.all([drawn, known(run) ? chooseRun(runs[run]) : null]);
   }
