@@ -17,6 +17,7 @@ from picojoule import training
 from picojoule.errors import PicojouleError
 from picojoule.evaluation import threads
 from picojoule.interruption import Interrupted, stop_signals
+from picojoule.memory import kept_memory
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.training import Reporter
@@ -46,7 +47,12 @@ def fit(
     for key, name in recipe.needs.items():
         run.beside(name, key)
     data = recipe.data.load()
-    with run.begun(recipe, wait), _untouched_random_state(accelerator), threads(recipe.training.threads):
+    with (
+        run.begun(recipe, wait),
+        _untouched_random_state(accelerator),
+        threads(recipe.training.threads),
+        kept_memory(),
+    ):
         if _is_done(run, recipe):  # by another process, while this one loaded the data or waited
             return run
         fabric = _fabric(recipe, accelerator, devices)
