@@ -14,12 +14,14 @@ SIZES: tuple[Size, ...] = get_args(Size)
 STAND_IN = "digits"
 """The data set that is always there."""
 
-_SMALL_ALWAYS = ("data.augment=false", "training.epochs=5", "training.batch_size=50", "training.threads=1")
+_SMALL_ALWAYS = ("data.augment=false", "training.epochs=5", "training.threads=1")
+_FEW_IMAGES = ("data.limit=2000", "data.limit_validation=200", "data.limit_test=1000", "training.batch_size=20")
 _SMALL = {
-    "cnn7": ("data.limit=5000", "data.limit_validation=1000"),
-    "vgg11": ("data.limit=2000", "data.limit_validation=200", "data.limit_test=1000"),
-    "resnet18": ("data.limit=2000", "data.limit_validation=200", "data.limit_test=1000"),
+    "cnn7": ("data.limit=3000", "data.limit_validation=1000", "data.limit_test=5000", "training.batch_size=30"),
+    "vgg11": _FEW_IMAGES,
+    "resnet18": _FEW_IMAGES,
 }
+"""Five hundred steps for every network, however few images."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Scale:
         >>> from picojoule.paper.settings import setting
         >>> small = SCALES["small"].adapt(setting("cnn7-fashion-mnist-adam-s3nn"))
         >>> small.data.limit, small.training.epochs, small.energy.psi
-        (5000, 5, 'paper')
+        (3000, 5, 'paper')
         """
         if self.name == "full":
             return recipe
