@@ -79,13 +79,9 @@ class _Heaviside(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (u,) = ctx.saved_tensors
         surrogate: Surrogate = ctx.surrogate
-        if isinstance(surrogate, Fused) and _fits_in_blocks(u, grad):
-            return _blockwise(grad, u, ctx.threshold, surrogate), None, None
+        if isinstance(surrogate, Fused) and _at_once(grad, u):
+            return surrogate.times(grad, u, ctx.threshold), None, None
         return grad * surrogate(u, ctx.threshold), None, None
-
-
-_BLOCK = 1 << 17
-"""Elements: a surrogate makes a dozen passes over the potential, which are cheap while the data stay in the cache."""
 
 
 def is_eager(x: Tensor) -> bool:
@@ -93,31 +89,17 @@ def is_eager(x: Tensor) -> bool:
     return not torch.compiler.is_compiling() and not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
-def _fits_in_blocks(u: Tensor, grad: Tensor) -> bool:
-    """Whether both lie densely in a CPU's memory, in the same order."""
-    return (
-        is_eager(grad)
-        and not torch.is_grad_enabled()
-        and u.device.type == "cpu"
-        and u.numel() > _BLOCK
-        and u.stride() == grad.stride()
-        and is_dense(u)
-    )
+_FEW = 1 << 12
+"""Elements: below, there is nothing to gain, and who never trains never waits for the compiler."""
 
 
-def is_dense(x: Tensor) -> bool:
-    """Whether the elements fill one stretch of memory, in one of the two usual orders."""
-    return x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))
+def _at_once(grad: Tensor, u: Tensor) -> bool:
+    """Whether the product can be made in one pass: nobody asks for its derivative, and both lie in a CPU's memory."""
+    if u.device.type != "cpu" or u.numel() < _FEW or not is_eager(grad) or torch.is_grad_enabled():
+        return False
+    from picojoule.elementwise import fit
 
-
-def _blockwise(grad: Tensor, u: Tensor, threshold: float, surrogate: Fused) -> Tensor:
-    """grad · surrogate(u), block by block."""
-    result = torch.empty_like(u)
-    flat_u, flat_grad, flat_result = (x.as_strided((u.numel(),), (1,)) for x in (u, grad, result))
-    for first in range(0, u.numel(), _BLOCK):
-        part = slice(first, first + _BLOCK)
-        surrogate.times(flat_grad[part], flat_u[part], threshold, out=flat_result[part])
-    return result
+    return fit(grad, u)
 
 
 def _check(threshold: float, surrogate: Surrogate) -> None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
-import torch
 from torch import Tensor, where
 
 from picojoule.errors import PicojouleError
@@ -37,10 +36,10 @@ class ChecksThreshold(Protocol):
 
 @runtime_checkable
 class Fused(Protocol):
-    """A surrogate, elementwise, that can apply itself in fewer passes over the memory."""
+    """A surrogate, elementwise, that can apply itself in one pass over a CPU's memory."""
 
-    def times(self, grad: Tensor, u: Tensor, threshold: float, /, *, out: Tensor) -> None:
-        """Write ``grad · surrogate(u)`` into ``out``, equal to the product up to rounding."""
+    def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
+        """``grad · surrogate(u)`` up to rounding, of tensors that `elementwise.fit`."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +70,10 @@ class S3NN:
         above = (u.clamp(min=threshold) * self.tau).reciprocal()
         return where(u >= threshold, above, _sigmoid_slope(u, threshold, self.alpha))
 
-    def times(self, grad: Tensor, u: Tensor, threshold: float, /, *, out: Tensor) -> None:
-        # Between 0 and 1 `lerp` selects exactly, and passes over a number where `where` passes over a slow boolean.
-        below = _times_sigmoid_slope(grad, (u - threshold).clamp_(max=0), self.alpha)
-        above = u.clamp(min=threshold).mul_(self.tau)
-        torch.div(grad, above, out=above)
-        torch.lerp(below, above, torch.ge(u, threshold, out=torch.empty_like(u)), out=out)
+    def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
+        from picojoule.elementwise import times_s3nn  # brings the compiler, which only training needs
+
+        return times_s3nn(grad, u, threshold, self.alpha, self.tau)
 
 
 @dataclass(frozen=True)
@@ -91,8 +88,10 @@ class Triangle:
     def __call__(self, u: Tensor, threshold: float, /) -> Tensor:
         return (1 - (u - threshold).abs()).clamp(min=0)
 
-    def times(self, grad: Tensor, u: Tensor, threshold: float, /, *, out: Tensor) -> None:
-        torch.mul(grad, (u - threshold).abs_().neg_().add_(1).clamp_(min=0), out=out)
+    def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
+        from picojoule.elementwise import times_triangle
+
+        return times_triangle(grad, u, threshold)
 
 
 @dataclass(frozen=True)
@@ -112,8 +111,10 @@ class ScaledSigmoid:
     def __call__(self, u: Tensor, threshold: float, /) -> Tensor:
         return _sigmoid_slope(u, threshold, self.alpha)
 
-    def times(self, grad: Tensor, u: Tensor, threshold: float, /, *, out: Tensor) -> None:
-        out.copy_(_times_sigmoid_slope(grad, (u - threshold).abs_().neg_(), self.alpha))
+    def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
+        from picojoule.elementwise import times_sigmoid
+
+        return times_sigmoid(grad, u, threshold, self.alpha)
 
 
 SURROGATES: Mapping[str, type[S3NN] | type[Triangle] | type[ScaledSigmoid]] = MappingProxyType(
@@ -126,13 +127,6 @@ def _sigmoid_slope(u: Tensor, threshold: float, alpha: float) -> Tensor:
     # The slope is even in u - u_th. On the falling side sigma is small, so 1 - sigma loses no digits, also in bfloat16.
     sigma = ((u - threshold).abs() / -alpha).sigmoid()
     return sigma * (1 - sigma) / alpha
-
-
-def _times_sigmoid_slope(grad: Tensor, distance: Tensor, alpha: float) -> Tensor:
-    """grad · slope at ``distance ≤ 0`` from the threshold, which is overwritten."""
-    sigma = distance.div_(alpha).sigmoid_()
-    product: Tensor = torch.ops.aten.sigmoid_backward(grad, sigma)
-    return product.div_(alpha)
 
 
 def _require_positive(surrogate: object, parameter: str, value: float) -> None:

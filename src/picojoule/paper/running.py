@@ -121,8 +121,8 @@ def _titled(found: Findings, experiment: Experiment, scale: Scale) -> Findings:
         notes.append(f"Made {stand_in}, which cannot be had here: `picojoule data fetch` gets it.")
     if experiment.work.scaled and scale.name != "full":
         notes.append(
-            f"The {scale.name} scale has fewer images, epochs, settings and seeds than the paper, so its numbers are not "
-            "expected to be the paper's."
+            f"The {scale.name} scale has fewer images, epochs, settings and seeds than the paper, so its numbers are "
+            "not expected to be the paper's."
         )
     notes += reference.misprints(experiment.labels)
     return Findings(

@@ -1,25 +1,21 @@
 """Dropout as in `nn.Dropout`, with a mask that is quick to draw on a CPU.
 
-PyTorch draws one Bernoulli number an element there, on one core, which takes a fifth of a training step. Here NumPy's
-SFC64 draws sixteen bits an element, seeded from PyTorch's generator: one seed, one checkpoint of the random state and
-`torch.manual_seed` govern both. Sixteen bits make the probability a multiple of 2⁻¹⁶; what is kept is scaled by the
+PyTorch draws one Bernoulli number an element there, on one core, which takes a fifth of a training step. Here a draw is
+a hash of the element's position under a seed from PyTorch's generator: one seed, one checkpoint of the random state and
+`torch.manual_seed` govern both. Thirty-two bits make the probability a multiple of 2⁻³²; what is kept is scaled by the
 probability that was really used, so the expectation is exact.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from picojoule.neuron import is_dense, is_eager
-
-_LEVELS = 1 << 16
+from picojoule.neuron import is_eager
 
 
 class Dropout(nn.Dropout):
@@ -39,30 +35,29 @@ class Dropout(nn.Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training and 0 < self.p < 1 and not self.inplace and x.device.type == "cpu" and is_eager(x):
-            seed = int(torch.randint(2**63 - 1, ()))
-            dropped: Tensor = _Dropout.apply(x, self.p, seed)  # type: ignore[no-untyped-call]
-            return dropped
+            from picojoule.elementwise import fit  # brings the compiler, which only training needs
+
+            if fit(x):
+                seed = int(torch.randint(2**63 - 1, ()))
+                dropped: Tensor = _Dropout.apply(x, self.p, seed)  # type: ignore[no-untyped-call]
+                return dropped
         return F.dropout(x, self.p, self.training, self.inplace)
 
 
 class _Dropout(Function):
+    """Linear, so the backward pass is the same function of the gradient, laid out like the input."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float, seed: int) -> Tensor:
-        ctx.mask = partial(_mask, x.shape, x.stride() if is_dense(x) else None, x.dtype, p, seed)
-        mask: Tensor = ctx.mask()
-        return mask.mul_(x)
+        from picojoule.elementwise import LEVELS, drop
+
+        ctx.p, ctx.seed, ctx.stride = p, seed, x.stride()
+        dropped = min(max(round(p * LEVELS), 1), LEVELS - 1)
+        return drop(x, seed, dropped, LEVELS / (LEVELS - dropped))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.mask() * grad, None, None
-
-
-def _mask(shape: torch.Size, stride: tuple[int, ...] | None, dtype: torch.dtype, p: float, seed: int) -> Tensor:
-    """0, or the scale; laid out in memory like the input."""
-    size = shape.numel()
-    dropped = min(max(round(p * _LEVELS), 1), _LEVELS - 1)
-    words = np.random.SFC64(seed).random_raw(-(-size // 4))
-    draws = torch.from_numpy(words.view(np.int16))[:size]
-    mask = torch.ge(draws, dropped - _LEVELS // 2, out=torch.empty(size, dtype=dtype))
-    mask.mul_(_LEVELS / (_LEVELS - dropped))
-    return mask.view(shape) if stride is None else mask.as_strided(shape, stride)
+        if grad.stride() != ctx.stride:
+            grad = torch.empty_strided(grad.shape, ctx.stride, dtype=grad.dtype).copy_(grad)
+        masked: Tensor = _Dropout.apply(grad, ctx.p, ctx.seed)  # type: ignore[no-untyped-call]
+        return masked, None, None
