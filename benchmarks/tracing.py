@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from pathlib import Path
 
+import peak
 import torch
 from timing import console, describe_machine, interleaved
 
@@ -30,18 +28,8 @@ def contestants(name: str) -> dict[str, Callable[[], object]]:
     return {"trace": lambda: pj.trace(net, images[:1]), "forward": forward}
 
 
-def peak_growth(name: str, contestant: str) -> int:
-    """Bytes by which one run raises the memory of a fresh process that has built the network already (Linux)."""
-    run = contestants(name)[contestant]
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of everything before
-    before = memory("VmRSS")
-    run()
-    return memory("VmHWM") - before
-
-
-def memory(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+def contestant(name: str, which: str) -> Callable[[], object]:
+    return contestants(name)[which]
 
 
 def main() -> None:
@@ -52,14 +40,11 @@ def main() -> None:
     console.print(f"{describe_machine()}; forward passes of a batch of {BATCH}, no gradients")
     for name in options.models:
         times = interleaved(contestants(name), options.turns, title=name)
-        growth = {}
-        for contestant in ("trace", "forward"):
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-                growth[contestant] = process.submit(peak_growth, name, contestant).result()
+        peaks = {which: peak.growth(contestant, name, which) for which in ("trace", "forward")}
         console.print(f"{name:9} time: {times.line('trace', 'forward')}")
         console.print(
-            f"{name:9} peak memory: trace : forward = {growth['trace'] / growth['forward']:.3f}; "
-            f"{growth['trace'] / 2**20:.0f} MiB : {growth['forward'] / 2**20:.0f} MiB"
+            f"{name:9} peak memory: trace : forward = {peaks['trace'] / peaks['forward']:.3f}; "
+            f"{peaks['trace'] / 2**20:.0f} MiB : {peaks['forward'] / 2**20:.0f} MiB"
         )
 
 

@@ -5,8 +5,11 @@
 (c) ours : the faster of SpikingJelly and snnTorch on the same network, in the same precision and layout
 (d) ours as `picojoule train` runs it here : the faster peer as it comes (fp32, channels first)
 (e) drawing, augmenting and normalising the batches, as a share of our step (ten batches are augmented at a time)
+(f) peak memory of a step: ours : the leaner peer, and : the ReLU twin, each in a process of its own
 
-The peers are those that are installed: pip install -c constraints.txt spikingjelly snntorch
+Where the conditions are the same, all contestants keep freed memory between steps, as `picojoule train` does; in (d)
+only ours does, and four steps are one turn. The peers are those that are installed:
+pip install -c constraints.txt spikingjelly snntorch
 
 python benchmarks/training.py [--models cnn7 vgg11] [--precisions fp32 bf16] [--turns 15]
 """
@@ -18,6 +21,7 @@ import importlib.util
 import itertools
 from collections.abc import Callable, Iterator
 
+import peak
 import torch
 import torch.nn.functional as F
 from timing import Timings, console, describe_machine, interleaved
@@ -26,6 +30,7 @@ from torch import Tensor, nn
 import picojoule as pj
 from picojoule.data import Batches, Images, Normalization, RandAugment
 from picojoule.data.batches import POOL
+from picojoule.memory import kept_memory
 
 BATCH = 100
 Step = Callable[[], None]
@@ -136,32 +141,47 @@ def snntorch(name: str, precision: str) -> tuple[nn.Module, Loss]:
 PEERS = {"spikingjelly": spikingjelly, "snntorch": snntorch}
 
 
-def contestants(name: str, precision: str, default_precision: str) -> dict[str, Step]:
+def contestant(who: str, name: str, precision: str, layout: torch.memory_format = torch.channels_last) -> Step:
+    """A training step of one of them, ready to be taken again and again."""
     torch.manual_seed(0)
-    last, first = torch.channels_last, torch.contiguous_format
-    ours = pj.zoo.create(name)
-    shape = ours.input_shape
-    batch = same_batch(shape)
-    steps = {"ours": stepper(ours, penalised(ours, precision, shape), batch, last)}
-    for label, net in (("relu twin", pj.zoo.create(name, neuron=nn.ReLU)), ("convs and linears", alone(name))):
-        steps[label] = stepper(net, cross_entropy(net, precision), batch, last)
-    steps["ten batches"] = data(shape)
-    for peer, build in PEERS.items():
-        if importlib.util.find_spec(peer) is None:
-            console.print(f"{peer} is not installed and not measured")
-            continue
-        net, loss = build(name, precision)
-        steps[peer] = stepper(net, loss, batch, last)
-        net, loss = build(name, "fp32")
-        steps[f"{peer} as it comes"] = stepper(net, loss, same_batch(shape), first)
-    if default_precision != precision and any(peer in steps for peer in PEERS):
+    shape = pj.zoo.create(name).input_shape
+    if who == "ours":
         net = pj.zoo.create(name)
-        steps["ours as it comes"] = stepper(net, penalised(net, default_precision, shape), batch, last)
-    return steps
+        loss = penalised(net, precision, shape)
+    elif who in PEERS:
+        net, loss = PEERS[who](name, precision)
+    else:
+        net = alone(name) if who == "convs and linears" else pj.zoo.create(name, neuron=nn.ReLU)
+        loss = cross_entropy(net, precision)
+    return stepper(net, loss, same_batch(shape), layout)
 
 
-def fastest(times: Timings, names: list[str]) -> str | None:
-    return min((name for name in names if name in times.seconds), key=times.median, default=None)
+def alike(name: str, precision: str, peers: list[str], turns: int) -> Timings:
+    """Everybody in the same precision, layout and treatment of memory."""
+    steps = {who: contestant(who, name, precision) for who in ("ours", "relu twin", "convs and linears", *peers)}
+    steps["ten batches"] = data(pj.zoo.create(name).input_shape)
+    with kept_memory():
+        return interleaved(steps, turns, title=f"{name} {precision}")
+
+
+def as_they_come(name: str, precision: str, peers: list[str], turns: int) -> Timings:
+    ours = contestant("ours", name, precision)
+    theirs = {who: contestant(who, name, "fp32", torch.contiguous_format) for who in peers}
+
+    def four(step: Step) -> None:
+        for _ in range(4):
+            step()
+
+    def four_kept() -> None:
+        with kept_memory():
+            four(ours)
+
+    peers_turns = {who: lambda step=step: four(step) for who, step in theirs.items()}
+    return interleaved({"ours": four_kept, **peers_turns}, -(-turns // 4), title=f"{name} as it comes")
+
+
+def fastest(times: Timings, names: list[str]) -> str:
+    return min(names, key=times.median)
 
 
 def main() -> None:
@@ -175,20 +195,30 @@ def main() -> None:
     console.print(f"{describe_machine()}; batch {BATCH}, forward, backward and Adam")
     if not native:
         console.print("no native bfloat16 here: what `picojoule train` takes by itself is fp32")
+    peers = [peer for peer in PEERS if importlib.util.find_spec(peer) is not None]
+    for peer in PEERS.keys() - set(peers):
+        console.print(f"{peer} is not installed and not measured")
     for name in options.models:
         for precision in options.precisions:
-            steps = contestants(name, precision, default_precision)
-            times = interleaved(steps, options.turns, title=f"{name} {precision}")
-            title = f"{name:9} {precision}"
-            console.print(f"{title} (a) {times.line('ours', 'relu twin')}")
-            console.print(f"{title} (b) {times.line('ours', 'convs and linears')}")
-            if peer := fastest(times, list(PEERS)):
-                console.print(f"{title} (c) {times.line('ours', peer)}")
-            if peer := fastest(times, [f"{peer} as it comes" for peer in PEERS]):
-                own = "ours as it comes" if "ours as it comes" in times.seconds else "ours"
-                console.print(f"{title} (d) {times.line(own, peer)}")
-            share = times.median("ten batches") / POOL / times.median("ours")
-            console.print(f"{title} (e) data and augmentation take {share:.2%} of our step")
+            report(f"{name:9} {precision}", name, precision, peers, options.turns)
+        if peers:
+            times = as_they_come(name, default_precision, peers, options.turns)
+            console.print(f"{name:9} (d) as they come, {times.line('ours', fastest(times, peers))}")
+
+
+def report(title: str, name: str, precision: str, peers: list[str], turns: int) -> None:
+    times = alike(name, precision, peers, turns)
+    console.print(f"{title} (a) {times.line('ours', 'relu twin')}")
+    console.print(f"{title} (b) {times.line('ours', 'convs and linears')}")
+    for peer in peers:
+        first = " (c)" if peer == fastest(times, peers) else "    "
+        console.print(f"{title}{first} {times.line('ours', peer)}")
+    share = times.median("ten batches") / POOL / times.median("ours")
+    console.print(f"{title} (e) data and augmentation take {share:.2%} of our step")
+    peaks = {who: peak.growth(contestant, who, name, precision, warmup=2) for who in ("ours", "relu twin", *peers)}
+    for who in ("relu twin", *peers):
+        megabytes = f"{peaks['ours'] / 2**20:.0f} MiB : {peaks[who] / 2**20:.0f} MiB"
+        console.print(f"{title} (f) peak memory, ours : {who} = {peaks['ours'] / peaks[who]:.3f}; {megabytes}")
 
 
 if __name__ == "__main__":

@@ -14,14 +14,17 @@ SIZES: tuple[Size, ...] = get_args(Size)
 STAND_IN = "digits"
 """The data set that is always there."""
 
-_SMALL_ALWAYS = ("data.augment=false", "training.epochs=5", "training.threads=1")
-_FEW_IMAGES = ("data.limit=2000", "data.limit_validation=200", "data.limit_test=1000", "training.batch_size=20")
+_SMALL_ALWAYS = ("data.augment=false", "training.threads=1")
+_FEW_IMAGES = ("data.limit=2000", "data.limit_validation=200", "data.limit_test=1000")
 _SMALL = {
-    "cnn7": ("data.limit=3000", "data.limit_validation=1000", "data.limit_test=5000", "training.batch_size=30"),
-    "vgg11": _FEW_IMAGES,
-    "resnet18": _FEW_IMAGES,
+    "cnn7": (
+        *("data.limit=2500", "data.limit_validation=1000", "data.limit_test=5000"),
+        *("training.epochs=7", "training.batch_size=25"),
+    ),
+    "vgg11": (*_FEW_IMAGES, "training.epochs=5", "training.batch_size=20"),
+    "resnet18": (*_FEW_IMAGES, "training.epochs=5", "training.batch_size=20"),
 }
-"""Five hundred steps for every network, however few images."""
+"""A hundred steps an epoch, however few images."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Scale:
         >>> from picojoule.paper.settings import setting
         >>> small = SCALES["small"].adapt(setting("cnn7-fashion-mnist-adam-s3nn"))
         >>> small.data.limit, small.training.epochs, small.energy.psi
-        (3000, 5, 'paper')
+        (2500, 7, 'paper')
         """
         if self.name == "full":
             return recipe
