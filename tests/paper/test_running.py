@@ -69,7 +69,7 @@ def test_an_estimate_by_hand(tmp_path: Path) -> None:
     (tmp_path / recipes[0].name / "result.json").write_text("{}")
     got = _estimate(experiment, scale, paces, tmp_path)
     assert (got.runs, got.done) == (37, 1)
-    assert got.seconds == pytest.approx(37 * (700 + 7 + 5) / cores())
+    assert got.seconds == pytest.approx(37 * (700 + 12 + 2) / cores())
 
 
 def test_a_chain_of_runs_cannot_be_shared_out(tmp_path: Path) -> None:
