@@ -18,12 +18,13 @@ from torch import nn
 
 import picojoule
 from picojoule import data as datasets
-from picojoule import engine, evaluation, zoo
+from picojoule import engine, evaluation, export, zoo
 from picojoule import sweep as sweeping
 from picojoule.display import Display, TensorBoard
 from picojoule.errors import PicojouleError, unknown
 from picojoule.interruption import Interrupted
 from picojoule.recipe import Recipe
+from picojoule.record import Run
 from picojoule.rules import Psi
 from picojoule.sweep import Where
 from picojoule.synapse import trace
@@ -247,6 +248,26 @@ def write_report(
         Console().print(table.table())
     _note(", ".join(f"{number:,} {state}" for state, number in written.collection.counts.items() if number))
     print(written.page)
+
+
+@app.command("export")
+def export_run(
+    run: Annotated[Path, typer.Argument(help="A finished run's folder.")],
+    to: Annotated[str, typer.Option(help="nir (chips and simulators) or onnx (everything else).")],
+    out: Annotated[Path | None, typer.Option(help="The file; without it, network.nir or network.onnx in RUN.")] = None,
+) -> None:
+    """Hand a trained network to chips and other tools. Prints the file's path.
+
+    Example: `picojoule export runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --to nir --out cnn7.nir`
+    """
+    if to not in export.names():
+        raise unknown("--to", to, export.names())
+    finished = Run.at(run)
+    example = torch.zeros(1, *finished.recipe.input_shape)
+    with contextlib.redirect_stdout(sys.stderr):  # a model may print; standard output is the command's
+        model = evaluation.load_model(finished)
+        path = export.write(model, example, "onnx" if to == "onnx" else "nir", out or run / f"network.{to}", _note)
+    print(path)
 
 
 def _model(name: str, input_shape: str | None) -> tuple[nn.Module, tuple[int, ...]]:
