@@ -66,9 +66,11 @@ def hooked(model: nn.Module, hook: Callable[[str, pj.Spike, Tensor, Tensor], Ten
         module.register_forward_hook(lambda layer, args, out, name=name: hook(name, layer, args[0], out))
         for name, module in layers
     ]
-    yield
-    for handle in handles:
-        handle.remove()
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 @torch.no_grad()

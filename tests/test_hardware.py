@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from typing import Any
@@ -157,6 +158,9 @@ def test_the_metric_is_a_constant_and_the_penalty(name: str, prices: PriceList, 
     constant = report.update_joules or 0.0
     assert report.joules > 0
     assert p * omega == pytest.approx(report.joules, rel=1e-6, abs=0)
+    relative = pj.Penalty(synapses, kind=prices, p=p, normalized=True)  # its coefficient: what all spikes would cost
+    coefficient = p * relative.at_one * activity.steps
+    assert coefficient * relative(activity).item() == pytest.approx(report.joules, rel=1e-6, abs=0)
     assert (constant + report.joules) * 1e12 == pytest.approx(by_hand(prices, name, activity), rel=1e-9)
     # No spike changes the constant: it is the whole metric of a network that keeps silent.
     silent = pj.Activity(activity.layout)
@@ -169,6 +173,10 @@ def test_the_metric_is_a_constant_and_the_penalty(name: str, prices: PriceList, 
     assert (nothing.joules, nothing.update_joules) == (0, report.update_joules)
     assert penalty(silent).item() == 0
     assert constant * 1e12 == pytest.approx(by_hand(prices, name, silent), rel=1e-9)
+    # Both parts are reported, apart.
+    assert report.to_dict()["joules"] == report.joules
+    assert report.to_dict()["update_joules"] == report.update_joules
+    assert ("neuron updates" in str(report)) == (report.update_joules is not None)
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
@@ -202,6 +210,26 @@ def test_psi_comes_apart_over_time_and_in_the_zoo(psi: Any) -> None:
 def test_an_access_is_priced_by_the_size_of_the_memory(kilobytes: int, picojoules: float) -> None:
     assert isinstance(LEMAIRE, hardware.MemoryPriceList)
     assert LEMAIRE.access(kilobytes * 256) * 1e12 == pytest.approx(picojoules)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"multiply": -1.0}, "multiply must be"),
+        ({"multiply": math.nan}, "multiply must be"),
+        ({"word": 0}, "word must be"),
+        ({"memory": ()}, "two or more"),
+        ({"memory": ((8192, 1e-11),)}, "two or more"),
+        ({"memory": ((8192, 1e-11), (8192, 2e-11))}, "rising"),
+        ({"memory": ((8192, 2e-11), (32768, 1e-11))}, "rising"),
+        ({"memory": ((8192, 1e-11), (9000, 9e-11))}, "below 0"),
+        ({"memory": ((8192, 1e-11), (32768, math.inf))}, "not"),
+    ],
+)
+def test_memories_that_make_no_sense_are_refused(change: dict[str, Any], part: str) -> None:
+    assert isinstance(LEMAIRE, hardware.MemoryPriceList)
+    with pytest.raises(PicojouleError, match=f"'lemaire-45nm-int32'.*{part}"):
+        dataclasses.replace(LEMAIRE, **change)
 
 
 def test_a_memory_of_unknown_size_has_no_price() -> None:

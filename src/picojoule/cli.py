@@ -255,6 +255,7 @@ def export_run(
     run: Annotated[Path, typer.Argument(help="A finished run's folder.")],
     to: Annotated[str, typer.Option(help="nir (chips and simulators) or onnx (everything else).")],
     out: Annotated[Path | None, typer.Option(help="The file; without it, network.nir or network.onnx in RUN.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Hand a trained network to chips and other tools. Prints the file's path.
 
@@ -267,7 +268,18 @@ def export_run(
     with contextlib.redirect_stdout(sys.stderr):  # a model may print; standard output is the command's
         model = evaluation.load_model(finished)
         path = export.write(model, example, "onnx" if to == "onnx" else "nir", out or run / f"network.{to}", _note)
-    print(path)
+    if as_json:
+        facts = {
+            "run": str(run),
+            "to": to,
+            "path": str(path),
+            "bytes": path.stat().st_size,
+            "input_shape": list(finished.recipe.input_shape),
+            "normalized_input": finished.recipe.data.normalize,
+        }
+        print(json.dumps(facts, indent=2))
+    else:
+        print(path)
 
 
 def _model(name: str, input_shape: str | None) -> tuple[nn.Module, tuple[int, ...]]:

@@ -19,6 +19,7 @@ The Horowitz lists price arithmetic only, without memory traffic; no list contai
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -104,6 +105,23 @@ class MemoryPriceList(PriceList):
     """Bytes of a weight, a potential or the address of a spike."""
     memory: tuple[tuple[int, float], ...]
     """Bytes of a memory and joules of an access, rising; the line through them goes on beyond both ends."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.multiply, int | float) and math.isfinite(self.multiply) and self.multiply >= 0):
+            raise PicojouleError(
+                f"price list {self.name!r}: multiply must be a finite number of joules, 0 or more, not "
+                f"{self.multiply!r}"
+            )
+        if not isinstance(self.word, int) or self.word < 1:
+            raise PicojouleError(f"price list {self.name!r}: word must be 1 byte or more, not {self.word!r}")
+        sizes, prices = zip(*self.memory, strict=True) if self.memory else ((), ())
+        rising = all(a < b for a, b in itertools.pairwise(sizes)) and list(prices) == sorted(prices)
+        if len(sizes) < 2 or not rising or not all(map(math.isfinite, prices)) or self.access(0) < 0:
+            raise PicojouleError(
+                f"price list {self.name!r}: memory must be two or more (bytes, joules), both rising, with no price "
+                f"below 0 on the line through the first two, not {self.memory!r}"
+            )
 
     def access(self, elements: int) -> float:
         """Joules of one access to a memory of that many words."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -61,6 +62,20 @@ def test_the_file_goes_into_the_run_and_is_written_again_alike(run: pj.Run, comm
     before = (run.path / "network.nir").read_bytes()
     command("export", str(run.path), "--to", "nir")
     assert (run.path / "network.nir").read_bytes() == before
+
+
+def test_json_is_one_document(run: pj.Run, command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "digits.onnx"
+    status, out, err = command("export", str(run.path), "--to", "onnx", "--out", str(path), "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out) == {
+        "run": str(run.path),
+        "to": "onnx",
+        "path": str(path),
+        "bytes": len(path.read_bytes()),
+        "input_shape": [1, 32, 32],
+        "normalized_input": True,
+    }
 
 
 def test_mistakes_are_one_sentence(

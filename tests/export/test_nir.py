@@ -284,6 +284,14 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ..
     "mean over channels": (
         lambda: Net(lambda n, x: n.s(n.c(x)).mean(1), c=conv(2, 3, 3), s=spike()), IMAGE, ("height and width",),
     ),
+    "mean over everything": (
+        lambda: Net(lambda n, x: n.s(n.l(x)) - x.mean(), l=nn.Linear(6, 6), s=spike()), VECTOR, ("mean",),
+    ),
+    "spikes as weights": (
+        lambda: Net(lambda n, x: F.linear(n.o.weight, n.s(n.l(x))), l=nn.Linear(6, 6), s=spike(), o=nn.Linear(6, 2)),
+        VECTOR,
+        ("linear",),
+    ),
     "mixed batch": (lambda: Net(lambda n, x: n.s(n.l(x)) - x.mean(0), l=nn.Linear(6, 6), s=spike()), VECTOR, ("mean",)),
     "linear on a map": (lambda: chain(nn.Linear(8, 8), spike()), IMAGE, ("linear", "'0'")),
     "two outputs": (lambda: Net(lambda n, x: (n.s(n.l(x)), x), l=nn.Linear(6, 6), s=spike()), VECTOR, ("one tensor",)),

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 import picojoule as pj
+import tiny
 from agreement import compare, lived_in, onnx_executor
 from networks import CASES
-from picojoule.export import to_onnx
+from picojoule.evaluation import build_model
+from picojoule.export import to_nir, to_onnx
 
 
 def layers_of(net: nn.Module) -> list[str]:
@@ -76,6 +78,31 @@ class Fickle(nn.Module):
 def test_what_cannot_be_followed_is_refused() -> None:
     with pytest.raises(pj.PicojouleError, match=r"torch\.export cannot follow the forward pass of Fickle"):
         to_onnx(Fickle(), torch.zeros(1, 3))
+
+
+class FixesItsBatch(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = super().forward(x)
+        return y * len(x)
+
+
+def test_a_fixed_batch_size_is_refused() -> None:
+    with pytest.raises(pj.PicojouleError, match="FixesItsBatch fixes the size of the batch"):
+        to_onnx(FixesItsBatch(nn.Linear(3, 3), pj.Spike()), torch.zeros(1, 3))
+
+
+@pytest.mark.parametrize("kind", ["if", "lif", "qrelu", "relu"])
+def test_other_neurons(kind: str) -> None:
+    """What NIR has no node for: neurons over time, and networks that do not spike."""
+    steps = ["neuron.steps=3"] if kind in ("if", "lif") else []
+    net = build_model(tiny.recipe(f"neuron.kind={kind}", "penalty.strength=0", *steps)).eval()
+    images = torch.rand(5, 1, 32, 32)
+    with torch.no_grad():
+        expected = net(images)
+    logits = onnx_executor(to_onnx(net, images[:1]), [])(images.numpy(), None)["logits"]
+    torch.testing.assert_close(torch.from_numpy(logits), expected)
+    with pytest.raises(pj.PicojouleError, match="or export to ONNX"):
+        to_nir(net, images[:1])
 
 
 def test_two_outputs_are_refused() -> None:

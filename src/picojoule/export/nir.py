@@ -59,7 +59,23 @@ def to_nir(model: nn.Module, example: Tensor) -> nir.NIRGraph:
     array([0.99999994, 0.99999994, 0.99999994], dtype=float32)
     """
     model, images = prepared(model, example)
+    _check_neurons(model)
     return _Translation(model, captured(model, images)).translated()
+
+
+def _check_neurons(model: nn.Module) -> None:
+    layers = spiking_modules(model)
+    if not layers:
+        raise PicojouleError(
+            f"{type(model).__name__} has no spiking layer that picojoule knows: train it with picojoule.Spike, or "
+            "export to ONNX"
+        )
+    for name, layer in layers.items():
+        if type(layer) is not Spike:
+            raise PicojouleError(
+                f"the neurons {name!r} ({type(layer).__name__}) have no node in NIR that does the same: use "
+                "picojoule.Spike, or export to ONNX"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,25 +166,20 @@ class _Translation(fx.Interpreter):
         if layer is not None:
             return self._in_neuron(name, layer, *args)
         rule = _RULES.get(name)
-        if rule is None or (len(currents) > 1 and name not in _SUMS):
+        in_place = isinstance(args[0], _Current) or name in _EITHER_SIDE
+        if rule is None or not in_place or (len(currents) > 1 and name not in _SUMS):
             raise self._refusal(name)
         result: _Current = rule(self, *args, **kwargs)
         expected = self.at.meta["val"]
         shape = (expected[0] if isinstance(expected, tuple | list) else expected).shape
-        if tuple(result.constant.shape) != tuple(shape) or shape[0] != result.constant.shape[0]:
+        if tuple(result.constant.shape) != tuple(shape):
             raise self._refusal(name)
         return result
 
     def _in_neuron(self, name: str, layer: str, *args: Any) -> Any:
-        """`Spike` is one comparison and a cast; any other neuron has other dynamics."""
+        """`Spike` is one comparison and a cast."""
         import nir
 
-        kind = type(self.layers[layer])
-        if kind is not Spike:
-            raise PicojouleError(
-                f"the neurons {layer!r} ({kind.__name__}) have no node in NIR that does the same: use picojoule.Spike, "
-                "or export to ONNX"
-            )
         if name != "ge":
             return args[0] if isinstance(args[0], _Current) else None
         u, threshold = args
@@ -239,7 +250,7 @@ class _Translation(fx.Interpreter):
         return self._current(None, nir.Scale(_numbers(scale)), x, constant)
 
     def divided(self, x: _Current, by: Any, **kwargs: Any) -> _Current:
-        if kwargs or not isinstance(by, Tensor | int | float) or isinstance(x, Tensor | int | float):
+        if kwargs or not isinstance(by, Tensor | int | float):
             raise self._refusal("division")
         return self.scaled(x, 1 / by)
 
@@ -326,18 +337,18 @@ class _Translation(fx.Interpreter):
         neurons = nir.IF(r=np.ones_like(v_threshold), v_threshold=v_threshold, v_reset=np.zeros_like(v_threshold))
         return self._current(None, neurons, counted, counted.constant)
 
-    def averaged(self, x: _Current, axes: Sequence[int], keep: bool = False, **_: Any) -> _Current:
+    def averaged(self, x: _Current, axes: Sequence[int] | None = None, keep: bool = False, **_: Any) -> _Current:
         import nir
 
         return self._over_map(nir.AvgPool2d, x, axes, keep)
 
-    def summed(self, x: _Current, axes: Sequence[int], keep: bool = False, **_: Any) -> _Current:
+    def summed(self, x: _Current, axes: Sequence[int] | None = None, keep: bool = False, **_: Any) -> _Current:
         import nir
 
         return self._over_map(nir.SumPool2d, x, axes, keep)
 
-    def _over_map(self, kind: type[nir.NIRNode], x: _Current, axes: Sequence[int], keep: bool) -> _Current:
-        if len(x.shape) != 3 or {axis % 4 for axis in axes} != {2, 3}:
+    def _over_map(self, kind: type[nir.NIRNode], x: _Current, axes: Sequence[int] | None, keep: bool) -> _Current:
+        if len(x.shape) != 3 or {axis % 4 for axis in axes or ()} != {2, 3}:
             raise self._refusal("mean or sum over other axes than height and width")
         pooled = self._pooled(kind, x, x.shape[1:], x.shape[1:], (0, 0))
         return pooled if keep else self._flat(pooled)
@@ -353,6 +364,8 @@ class _Translation(fx.Interpreter):
     ) -> _Current:
         import nir
 
+        if len(x.shape) != 3:
+            raise self._refusal("pool of anything but maps of channels, height and width")
         divisor = 1 if kind is nir.SumPool2d else None
         constant = nn.functional.avg_pool2d(
             x.constant, tuple(size), tuple(stride), tuple(padding), divisor_override=divisor
@@ -434,6 +447,8 @@ def checked_by_nir(node: nir.NIRNode) -> bool:
 
 
 _SUMS = frozenset(["add", "sub", "rsub"])
+_EITHER_SIDE = _SUMS | {"mul"}
+"""Operations in which a constant may stand in front of the current."""
 _RULES: dict[str, Callable[..., _Current]] = {
     **dict.fromkeys(("conv1d", "conv2d", "linear"), _Translation.synapses),
     "_native_batch_norm_legit_no_training": _Translation.normed,

@@ -37,6 +37,12 @@ def to_onnx(model: nn.Module, example: Tensor) -> bytes:
             raise not_captured(model, error) from error
     if program is None or len(program.model.graph.outputs) != 1:
         raise PicojouleError("a network for ONNX returns one tensor: return only the logits")
+    (taken,) = program.model.graph.inputs
+    if isinstance(taken.shape[0], int):  # PyTorch's exporter then says nothing and takes the example's
+        raise PicojouleError(
+            f"the forward pass of {type(model).__name__} fixes the size of the batch, so no file can be written that "
+            "takes any: let it use x.shape[0] and keep Python's len, int and range from the batch axis"
+        )
     _tidy(program.model, list(spiking_modules(model)))
     content: bytes = program.model_proto.SerializeToString(deterministic=True)
     return content

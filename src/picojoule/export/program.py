@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from picojoule.activity import spiking_modules, unwrap
+from picojoule.activity import unwrap
 from picojoule.errors import PicojouleError
 from picojoule.snapshot import unchanged
 
@@ -30,10 +30,6 @@ def prepared(model: nn.Module, example: Tensor) -> tuple[nn.Module, Tensor]:
     if not isinstance(example, Tensor) or example.dim() < 2:
         raise PicojouleError(
             "export needs an example shaped like a batch of the model's input, such as zeros(1, C, H, W)"
-        )
-    if not spiking_modules(model):
-        raise PicojouleError(
-            f"{type(model).__name__} has no spiking layer that picojoule knows: export a network with picojoule.Spike"
         )
     device = next((p.device for p in model.parameters()), example.device)
     return model, torch.zeros(BATCH, *example.shape[1:], dtype=example.dtype, device=device)
