@@ -94,9 +94,10 @@ def test_a_fixed_batch_size_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["if", "lif", "qrelu", "relu"])
 def test_other_neurons(kind: str) -> None:
     """What NIR has no node for: neurons over time, and networks that do not spike."""
-    steps = ["neuron.steps=3"] if kind in ("if", "lif") else []
-    net = build_model(tiny.recipe(f"neuron.kind={kind}", "penalty.strength=0", *steps)).eval()
+    over_time = ["model.name=tiny:over_time", "neuron.steps=3"] if kind in ("if", "lif") else []
+    net = build_model(tiny.recipe(f"neuron.kind={kind}", "penalty.strength=0", *over_time))
     images = torch.rand(5, 1, 32, 32)
+    lived_in(net, images)
     with torch.no_grad():
         expected = net(images)
     logits = onnx_executor(to_onnx(net, images[:1]), [])(images.numpy(), None)["logits"]

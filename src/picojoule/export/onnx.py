@@ -38,7 +38,8 @@ def to_onnx(model: nn.Module, example: Tensor) -> bytes:
     if program is None or len(program.model.graph.outputs) != 1:
         raise PicojouleError("a network for ONNX returns one tensor: return only the logits")
     (taken,) = program.model.graph.inputs
-    if isinstance(taken.shape[0], int):  # PyTorch's exporter then says nothing and takes the example's
+    # PyTorch's exporter says nothing when it takes the example's size for the only one.
+    if taken.shape is None or isinstance(taken.shape[0], int):
         raise PicojouleError(
             f"the forward pass of {type(model).__name__} fixes the size of the batch, so no file can be written that "
             "takes any: let it use x.shape[0] and keep Python's len, int and range from the batch axis"
