@@ -50,17 +50,20 @@ def test_a_trained_network_pruned_and_fine_tuned(example: ModuleType, run: pj.Ru
     assert left.synapses < synapses.synapses * (1 - amount / 2)
     assert lean_bill.joules < bill.joules
     assert lean_bill.encoder_macs == bill.encoder_macs  # the first layer is not pruned
-    plain, thrifty = (
-        example.fine_tuned(example.pruned(net, amount), data, 6, strength, lr=0.01) for strength in (0.0, 8.0)
-    )
+    found = []
+    for strength in (0.0, 2.0):
+        torch.manual_seed(0)  # of dropout
+        found.append(example.fine_tuned(example.pruned(net, amount), data, 6, strength, lr=0.01))
+    plain, thrifty = found
     (accuracy, spent, after), (thrifty_accuracy, thrifty_spent, _) = (
         example.measured(x, data) for x in (plain, thrifty)
     )
     assert after.synapses == left.synapses  # what was pruned stays pruned
-    assert thrifty_spent.joules < 0.95 * spent.joules
+    assert thrifty_spent.joules < 0.8 * spent.joules
     print(f"dense {dense:.3f}, pruned {at_once:.3f}, fine-tuned {accuracy:.3f}, penalised {thrifty_accuracy:.3f}")
-    assert accuracy > at_once  # fine-tuning brings back some of what pruning took
-    assert thrifty_accuracy > 0.3
+    assert min(accuracy, thrifty_accuracy) > 0.4
+    if amount == 0.8:  # a half is hardly missed; of more, fine-tuning brings back some of what pruning took
+        assert min(accuracy, thrifty_accuracy) > at_once + 0.1
 
 
 @pytest.mark.parametrize("amount", [0.5, 0.8])
