@@ -25,13 +25,13 @@ MAKEFLAGS += --no-builtin-rules
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
 
-# The examples of README.md build on each other, so one process runs them all.
+# The examples of a document build on each other, so one process runs them all.
 check: lint types layers  ## lint, types, layers and the fast tests
-	$(BIN)/pytest -q README.md
+	$(BIN)/pytest -q README.md docs/*.md
 	$(BIN)/pytest -q -n $(WORKERS) -m "not slow" src tests
 
 test: lint types layers browser  ## everything: check, the slow tests, and the wheel in a clean environment
-	$(BIN)/pytest -q README.md
+	$(BIN)/pytest -q README.md docs/*.md
 	$(BIN)/pytest -q -n $(WORKERS) src tests
 	$(MAKE) wheel
 

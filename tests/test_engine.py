@@ -22,8 +22,8 @@ import tiny
 from picojoule import engine, evaluation
 
 SAMPLE_FIELDS = (
-    "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules rate_mean rate_sum dead_rate "
-    "steps psi hardware layers"
+    "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules update_joules "
+    "rate_mean rate_sum dead_rate steps psi hardware layers"
 ).split()
 LAYER_FIELDS = "name neurons synops joules rate dead_rate".split()
 

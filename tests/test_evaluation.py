@@ -16,8 +16,8 @@ import tiny
 from picojoule.cli import main
 
 FIELDS = (
-    "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules rate_mean rate_sum dead_rate "
-    "steps psi hardware layers"
+    "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules update_joules "
+    "rate_mean rate_sum dead_rate steps psi hardware layers"
 ).split()
 
 Command = Callable[..., tuple[int, str, str]]

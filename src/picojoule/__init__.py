@@ -1,6 +1,6 @@
 """picojoule: spiking neural networks that spend less energy, and an honest measure of what they spend."""
 
-from picojoule import chain, convert, data, hardware, rules, surrogate, sweep, tradeoff, zoo
+from picojoule import chain, convert, data, export, hardware, rules, surrogate, sweep, tradeoff, zoo
 from picojoule.activity import Activity, declare_spiking, watch
 from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.engine import fit
@@ -38,6 +38,7 @@ __all__ = [
     "declare_rule",
     "declare_spiking",
     "evaluate",
+    "export",
     "fit",
     "hardware",
     "load_model",

@@ -18,12 +18,13 @@ from torch import nn
 
 import picojoule
 from picojoule import data as datasets
-from picojoule import engine, evaluation, zoo
+from picojoule import engine, evaluation, export, zoo
 from picojoule import sweep as sweeping
 from picojoule.display import Display, TensorBoard
 from picojoule.errors import PicojouleError, unknown
 from picojoule.interruption import Interrupted
 from picojoule.recipe import Recipe
+from picojoule.record import Run
 from picojoule.rules import Psi
 from picojoule.sweep import Where
 from picojoule.synapse import trace
@@ -325,6 +326,38 @@ def paper_run(
         _note(f"picojoule: {failure.recipe.name} failed: {failure.reason}")
     if failures:
         raise typer.Exit(1)
+
+
+@app.command("export")
+def export_run(
+    run: Annotated[Path, typer.Argument(help="A finished run's folder.")],
+    to: Annotated[str, typer.Option(help="nir (chips and simulators) or onnx (everything else).")],
+    out: Annotated[Path | None, typer.Option(help="The file; without it, network.nir or network.onnx in RUN.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Hand a trained network to chips and other tools. Prints the file's path.
+
+    Example: `picojoule export runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --to nir --out cnn7.nir`
+    """
+    if to not in export.names():
+        raise unknown("--to", to, export.names())
+    finished = Run.at(run)
+    example = torch.zeros(1, *finished.recipe.input_shape)
+    with contextlib.redirect_stdout(sys.stderr):  # a model may print; standard output is the command's
+        model = evaluation.load_model(finished)
+        path = export.write(model, example, "onnx" if to == "onnx" else "nir", out or run / f"network.{to}", _note)
+    if as_json:
+        facts = {
+            "run": str(run),
+            "to": to,
+            "path": str(path),
+            "bytes": path.stat().st_size,
+            "input_shape": list(finished.recipe.input_shape),
+            "normalized_input": finished.recipe.data.normalize,
+        }
+        print(json.dumps(facts, indent=2))
+    else:
+        print(path)
 
 
 def _model(name: str, input_shape: str | None) -> tuple[nn.Module, tuple[int, ...]]:

@@ -4,14 +4,16 @@ Conventions. Everything is **per sample**, over all T time steps of it:
 
     synops(l) = E[Σ_t Σ_i ψ_{l,i} s_{l,i,t}],      joules = E_AC · Σ_l synops(l)
 
-with no further factor T. A spike count above one counts that many times. Synapses fed by anything but spikes are the
-*encoder*: multiply-accumulates, priced apart and never part of `joules`. A rate is spikes per neuron and step; a dead
-neuron is silent in every step of every sample shown. Counts are kept as integers (int64), never as float32 sums.
+with no further factor T; a price list may price each spike and the synapses of each target apart (`hardware`). What no
+spike changes (`update_joules`) is never part of `joules`. A spike count above one counts that many times. Synapses fed
+by anything but spikes are the *encoder*: multiply-accumulates, priced apart and never part of `joules`. A rate is
+spikes per neuron and step; a dead neuron is silent in every step of every sample shown. Counts are kept as integers
+(int64), never as float32 sums.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -23,7 +25,7 @@ from picojoule.activity import Activity, summed_over_batch
 from picojoule.errors import PicojouleError
 from picojoule.hardware import DEFAULT, PriceList
 from picojoule.hardware import get as price_list
-from picojoule.synapse import Synapses
+from picojoule.synapse import Layer, Synapses
 from picojoule.tables import as_text
 from picojoule.units import format_joules
 
@@ -38,6 +40,9 @@ class LayerEnergy:
     joules: float
     rate: float | None
     dead: int
+    spikes: float
+    synops_by_target: tuple[float, ...]
+    layer: Layer = field(repr=False, compare=False)
 
     @property
     def dead_rate(self) -> float | None:
@@ -92,7 +97,11 @@ class EnergyReport:
     @property
     def update_joules(self) -> float | None:
         """What the neurons cost spike or no spike, on hardware that charges each update."""
-        return _priced(self.neurons * self.steps, self.prices.neuron_update)
+        prices = [self.prices.per_update(entry.layer) for entry in self.layers if not entry.layer.relay]
+        neurons = [entry.neurons for entry in self.layers if not entry.layer.relay]
+        if None in prices:
+            return None
+        return self.steps * sum(n * price for n, price in zip(neurons, prices, strict=True) if price is not None)
 
     @property
     def rate_sum(self) -> float:
@@ -109,7 +118,7 @@ class EnergyReport:
     def priced(self, prices: str | PriceList) -> EnergyReport:
         """The same counts at another hardware's prices."""
         prices = price_list(prices)
-        layers = tuple(replace(layer, joules=layer.synops * prices.accumulate) for layer in self.layers)
+        layers = tuple(replace(entry, joules=_joules(prices, entry)) for entry in self.layers)
         return replace(self, prices=prices, layers=layers)
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,6 +129,7 @@ class EnergyReport:
             "encoder_macs": self.encoder_macs,
             "encoder_joules": self.encoder_joules,
             "ann_joules": self.ann_joules,
+            "update_joules": self.update_joules,
             "rate_mean": self.rate_mean,
             "rate_sum": self.rate_sum,
             "dead_rate": self.dead_rate,
@@ -249,18 +259,22 @@ class EnergyMeter:
         layers = []
         for name, layer in self.synapses.items():
             counts = self._counts[name]
-            synops = (layer.fan_out * counts).sum().item() / self._samples
             layers.append(
                 LayerEnergy(
                     name=name,
                     neurons=layer.neurons,
-                    synops=synops,
-                    joules=synops * prices.accumulate,
+                    synops=(layer.fan_out * counts).sum().item() / self._samples,
+                    joules=0.0,
                     rate=None if layer.relay else counts.sum().item() / (layer.neurons * self._samples * self._steps),
                     dead=0 if layer.relay else int((counts == 0).sum()),
+                    spikes=counts.sum().item() / self._samples,
+                    synops_by_target=tuple(
+                        (target.fan_out * counts).sum().item() / self._samples for target in layer.targets
+                    ),
+                    layer=layer,
                 )
             )
-        return EnergyReport(
+        report = EnergyReport(
             samples=self._samples,
             steps=self._steps,
             psi=self.synapses.psi,
@@ -269,6 +283,7 @@ class EnergyMeter:
             encoder_macs=self.synapses.encoder_macs * self._steps / self.synapses.steps,
             dense_macs=self.synapses.dense_macs,
         )
+        return report.priced(prices)
 
 
 def _whole_counts(name: str, by_step: list[Tensor], *, binary: bool) -> Tensor:
@@ -285,6 +300,12 @@ def _whole_counts(name: str, by_step: list[Tensor], *, binary: bool) -> Tensor:
             "counted exactly: check what it emits"
         )
     return torch.stack(sums).long().sum(0)
+
+
+def _joules(prices: PriceList, entry: LayerEnergy) -> float:
+    """What the spikes of a layer cost: the same coefficients as the penalty's, on sums instead of single neurons."""
+    targets = zip(entry.layer.targets, entry.synops_by_target, strict=True)
+    return sum(prices.per_synop(t) * n for t, n in targets) + prices.per_spike(entry.layer) * entry.spikes
 
 
 def _priced(operations: float, joules_each: float | None) -> float | None:

@@ -34,7 +34,8 @@ EVALUATION_BATCH = 500
 Split = Literal["test", "validation"]
 
 _ENERGY_FIELDS = (
-    *("joules", "synops", "encoder_macs", "encoder_joules", "ann_joules", "rate_mean", "rate_sum", "dead_rate"),
+    *("joules", "synops", "encoder_macs", "encoder_joules", "ann_joules", "update_joules"),
+    *("rate_mean", "rate_sum", "dead_rate"),
     *("steps", "psi", "hardware", "layers"),
 )
 

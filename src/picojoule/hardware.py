@@ -1,21 +1,35 @@
 """Price lists: what one operation costs on a chip.
 
 Convention: joules per operation, counted per sample. A synaptic operation (a spike that reaches a synapse) is one
-``accumulate``; a synapse fed by anything but spikes is one ``multiply_accumulate``; ``neuron_update`` is paid once per
-neuron and time step, spike or not. ``None`` means that the source gives no figure: that kind of operation is *not
-priced*, which is not the same as free, and a report has to say so.
+``accumulate``; a spike that leaves its neuron is one ``spike``; a synapse fed by anything but spikes is one
+``multiply_accumulate``; ``neuron_update`` is paid once per neuron and time step, spike or not. ``None`` means that the
+source gives no figure: that kind of operation is *not priced*, which is not the same as free, and a report has to say
+so.
+
+Every list is a metric of the form
+
+    E = T · Σ_l N_l · per_update(l)  +  E[Σ_t Σ_l Σ_i c_{l,i} s_{l,i,t}],
+    c = Σ_targets per_synop(target) · ψ_target + per_spike(l)
+
+The first part is what no spike changes, the second is what the meter calls ``joules``. Called with a layer, a list
+gives c: ``Penalty(synapses, kind=hardware.get("loihi"))`` is the second part itself, in joules.
 
 The Horowitz lists price arithmetic only, without memory traffic; no list contains idle power.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import torch
+from torch import Tensor
+
 from picojoule.errors import PicojouleError, unknown
+from picojoule.synapse import Layer, Target
 
 DEFAULT = "horowitz-45nm-fp32"
 
@@ -35,6 +49,7 @@ class PriceList:
     accumulate: float
     multiply_accumulate: float | None = None
     neuron_update: float | None = None
+    spike: float | None = None
     source: str
 
     def __post_init__(self) -> None:
@@ -46,11 +61,90 @@ class PriceList:
             ("accumulate", self.accumulate),
             ("multiply_accumulate", self.multiply_accumulate),
             ("neuron_update", self.neuron_update),
+            ("spike", self.spike),
         ):
             if joules is not None and not (isinstance(joules, int | float) and math.isfinite(joules) and joules >= 0):
                 raise PicojouleError(
                     f"price list {self.name!r}: {field} must be a finite number of joules, 0 or more, not {joules!r}"
                 )
+
+    def per_synop(self, target: Target) -> float:
+        """Joules of one synaptic operation on the weights of a target."""
+        return self.accumulate
+
+    def per_spike(self, layer: Layer) -> float:
+        """Joules of one spike of the layer beside its synaptic operations; a relay only passes spikes on."""
+        return 0.0 if layer.relay or self.spike is None else self.spike
+
+    def per_update(self, layer: Layer) -> float | None:
+        """Joules of one neuron of the layer in one step, spike or not."""
+        return self.neuron_update
+
+    def __call__(self, layer: Layer) -> Tensor:
+        """c: joules of a spike of each neuron, in the shape of the layer's map."""
+        c = torch.full(layer.shape, self.per_spike(layer), dtype=torch.float64)
+        for target in layer.targets:
+            c += self.per_synop(target) * target.fan_out.double()
+        return c
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPriceList(PriceList):
+    """Arithmetic and memory traffic, each access priced by the size of the memory (Lemaire et al., 2022).
+
+    A synaptic operation adds a weight to a potential and works out its address (two ``accumulate``), reads the weight,
+    reads and writes the potential. A spike is written once by its layer, which resets its neuron (one ``accumulate``),
+    and read once by each target, which works out where to begin (two products and sums). Every step each neuron adds
+    its bias to its potential, which is read and written. Our neurons without leak have no product there.
+
+    The output's potentials, whose neurons never fire, and the dense twin are not priced.
+    """
+
+    multiply: float
+    word: int = 4
+    """Bytes of a weight, a potential or the address of a spike."""
+    memory: tuple[tuple[int, float], ...]
+    """Bytes of a memory and joules of an access, rising; the line through them goes on beyond both ends."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.multiply, int | float) and math.isfinite(self.multiply) and self.multiply >= 0):
+            raise PicojouleError(
+                f"price list {self.name!r}: multiply must be a finite number of joules, 0 or more, not "
+                f"{self.multiply!r}"
+            )
+        if not isinstance(self.word, int) or self.word < 1:
+            raise PicojouleError(f"price list {self.name!r}: word must be 1 byte or more, not {self.word!r}")
+        sizes, prices = zip(*self.memory, strict=True) if self.memory else ((), ())
+        rising = all(a < b for a, b in itertools.pairwise(sizes)) and list(prices) == sorted(prices)
+        if len(sizes) < 2 or not rising or not all(map(math.isfinite, prices)) or self.access(0) < 0:
+            raise PicojouleError(
+                f"price list {self.name!r}: memory must be two or more (bytes, joules), both rising, with no price "
+                f"below 0 on the line through the first two, not {self.memory!r}"
+            )
+
+    def access(self, elements: int) -> float:
+        """Joules of one access to a memory of that many words."""
+        size = self.word * elements
+        below = max(1, min(sum(size > known for known, _ in self.memory), len(self.memory) - 1))
+        (left, low), (right, high) = self.memory[below - 1 : below + 1]
+        return low + (high - low) * (size - left) / (right - left)
+
+    def per_synop(self, target: Target) -> float:
+        if not target.weights:
+            raise PicojouleError(
+                f"{self.name} prices a memory by its size, which synapses written by hand do not tell: take those that "
+                "picojoule.trace gives"
+            )
+        return 2 * self.accumulate + self.access(target.weights) + 2 * self.access(target.outputs)
+
+    def per_spike(self, layer: Layer) -> float:
+        stored = self.access(math.prod(layer.shape))
+        read = len(layer.targets) * (stored + 2 * (self.multiply + self.accumulate))
+        return read if layer.relay else read + stored + self.accumulate
+
+    def per_update(self, layer: Layer) -> float:
+        return self.accumulate + 2 * self.access(layer.neurons)
 
 
 _HOROWITZ = "M. Horowitz, Computing's energy problem (and what we can do about it), ISSCC 2014, 45 nm, 0.9 V"
@@ -76,6 +170,15 @@ PRICE_LISTS: Mapping[str, PriceList] = MappingProxyType(
                 accumulate=0.03 * _PJ,
                 multiply_accumulate=0.23 * _PJ,
                 source=f"{_HOROWITZ}: int8 add 0.03 pJ, multiply 0.2 pJ",
+            ),
+            MemoryPriceList(
+                name="lemaire-45nm-int32",
+                accumulate=0.1 * _PJ,
+                multiply=3.1 * _PJ,
+                memory=((8 << 10, 10 * _PJ), (32 << 10, 20 * _PJ), (1 << 20, 100 * _PJ)),
+                source="E. Lemaire et al., An analytical estimation of spiking neural networks energy efficiency, "
+                f"ICONIP 2022, with the prices of {_HOROWITZ}: int32 add 0.1 pJ, multiply 3.1 pJ, access to an SRAM of "
+                "8 kB 10 pJ, 32 kB 20 pJ, 1 MB 100 pJ",
             ),
             PriceList(
                 name="loihi",

@@ -8,6 +8,8 @@
 * `"balance"`: c = 1/d_l, every layer costs the same (Pellegrini et al., 2021).
 * a function `layer → coefficients` of your own: a number or a tensor of the layer's map shape, for any metric that is a
   weighted sum of spikes. It is asked for relays too, which `layer.relay` tells.
+* a price list (`hardware.get("loihi")`): the joules that the spikes cost on that hardware, E[Ω] = `joules` of the
+  meter's report. What no spike changes is in neither.
 
 Relays (max pools) have no neurons: "total" and "balance" do not see them, "syn" reads ψ behind the pool.
 """
@@ -65,7 +67,7 @@ class Penalty:
         if not isinstance(p, int | float) or not (math.isfinite(p) and p >= 1):
             raise PicojouleError(f"p={p!r} is not allowed: a penalty needs a finite p of 1 or more")
         self.synapses = synapses
-        self.kind = kind if isinstance(kind, str) else getattr(kind, "__name__", type(kind).__name__)
+        self.kind = kind if isinstance(kind, str) else _name(kind)
         self.p = p
         self.normalized = normalized
         weighting = _WEIGHTINGS[kind] if isinstance(kind, str) else kind
@@ -155,6 +157,10 @@ class _Weighted(Function):
         if by_step:
             grads = [g * spikes.pow(ctx.p - 1) for g, spikes in zip(grads, by_step, strict=True)]
         return None, None, None, None, *grads
+
+
+def _name(weighting: Weighting) -> str:
+    return str(getattr(weighting, "name", getattr(weighting, "__name__", type(weighting).__name__)))
 
 
 def _for_every_sample(one_map: Tensor, shape: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -60,6 +60,12 @@ class SynapticCall:
     """The shape of what it was fed."""
     macs: int
     analog_macs: int
+    weights: int
+    """Weights of the layer, without those that were pruned."""
+    outputs: int
+    """Elements that it puts out, over all samples."""
+    reached: Tensor | None
+    """Σ x·n of this call, if spikes feed it."""
 
 
 @dataclass
@@ -359,16 +365,26 @@ class StructuralPass(TorchFunctionMode):
         with self._counting():
             like = func(*tree_map_only(Tensor, shadow, args), **tree_map_only(Tensor, shadow, kwargs))
             try:
-                fan_out = SYNAPTIC[name](call, x, self._present(name, weight)).detach().to(x.device, precise(x.device))
+                present = self._present(name, weight)
+                fan_out = SYNAPTIC[name](call, x, present).detach().to(x.device, precise(x.device))
             except PicojouleError as error:
                 self.refuse(f"{name} {self._where()} {error}")
-            if tag.source & Source.SPIKES:
-                self.recording.reached.append((x * fan_out).sum())
+            reached = (x * fan_out).sum() if tag.source & Source.SPIKES else None
+            if reached is not None:
+                self.recording.reached.append(reached)
             everywhere = fan_out.expand(x.shape).double()
             analog = everywhere * (x.detach() > 0) if tag.source & Source.INPUT else everywhere.new_zeros(())
             currents = torch.ones_like(like, dtype=weight.dtype, device=x.device)
         self.recording.calls.append(
-            SynapticCall(id(weight), tuple(x.shape), round(everywhere.sum().item()), round(analog.sum().item()))
+            SynapticCall(
+                weight=id(weight),
+                fed=tuple(x.shape),
+                macs=round(everywhere.sum().item()),
+                analog_macs=round(analog.sum().item()),
+                weights=round(present.sum().item()),
+                outputs=like.numel(),
+                reached=reached,
+            )
         )
         return self._tagged(currents, Tag(Source.CURRENT, f"{name} {self._where()}"))
 

@@ -35,6 +35,18 @@ from picojoule.tables import as_text
 
 
 @dataclass(frozen=True, eq=False)
+class Target:
+    """One layer of weights that spikes of a layer reach."""
+
+    fan_out: Tensor
+    """How many of its synapses a spike of each neuron reaches; over all targets they add up to ψ."""
+    weights: int
+    """How many weights it has, without those that were pruned."""
+    outputs: int
+    """How many values it puts out for one sample and step."""
+
+
+@dataclass(frozen=True, eq=False)
 class Layer:
     """One spiking layer, or one relay (a max pool that passes spikes on and has no neurons of its own)."""
 
@@ -42,6 +54,12 @@ class Layer:
     fan_out: Tensor
     """ψ of each neuron, in the shape of the layer's map without the batch."""
     relay: bool = False
+    targets: tuple[Target, ...] = ()
+    """Where the spikes go: ψ apart by layers of weights. For a ψ written by hand, one target of unknown size."""
+
+    def __post_init__(self) -> None:
+        if not self.targets and bool((self.fan_out != 0).any()):
+            object.__setattr__(self, "targets", (Target(self.fan_out, weights=0, outputs=0),))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -213,7 +231,7 @@ def trace(
     gradients: list[Tensor | None] = [None] * len(leaves)
     if recording.reached:
         with torch.inference_mode(False):
-            gradients = list(torch.autograd.grad(recording.reached, leaves, allow_unused=True))
+            gradients = list(torch.autograd.grad(recording.reached, leaves, allow_unused=True, retain_graph=True))
     fan_outs = iter(torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True))
     emitted = {name: layout.by_step(name, [next(fan_outs) for _ in calls]) for name, calls in recording.leaves.items()}
     rows = {name: len(by_step[0]) for name, by_step in emitted.items()}
@@ -224,11 +242,10 @@ def trace(
             "must be the batch; if time is folded into it, say steps= and folded="
         )
     _check_samples(samples, len(tensors[0]), layout)
+    psi_of = {name: _one_step(name, by_step, psi) for name, by_step in emitted.items()}
+    targets = _targets(recording, psi_of, samples * steps)
     return Synapses(
-        {
-            name: Layer(name, _one_step(name, by_step, psi), name in recording.relays)
-            for name, by_step in emitted.items()
-        },
+        {name: Layer(name, psi_of[name], name in recording.relays, targets[name]) for name in emitted},
         psi=psi,
         input_shape=tuple(tensors[0].shape[1 if layout.time_axis is None else 2 :]),
         steps=steps,
@@ -281,6 +298,28 @@ def _one_step(name: str, by_step: list[Tensor], psi: Psi) -> Tensor:
             "used at two places, make two modules; if the network runs over time, trace one step"
         )
     return fan_out.round().long() if psi == "exact" else fan_out
+
+
+def _targets(recording: Recording, psi_of: dict[str, Tensor], times: int) -> dict[str, tuple[Target, ...]]:
+    """ψ of every layer, apart by the weights that its spikes reach; `times` is samples by steps in the traced pass."""
+    by_weight: dict[int, list[SynapticCall]] = {}
+    for call in recording.calls:
+        if call.reached is not None:
+            by_weight.setdefault(call.weight, []).append(call)
+    first = {name: leaves[0] for name, leaves in recording.leaves.items()}  # every step reaches the same
+    found: dict[str, list[Target]] = {name: [] for name in first}
+    for calls in by_weight.values():
+        reached = [call.reached for call in calls if call.reached is not None]
+        with torch.inference_mode(False):
+            gradients = torch.autograd.grad(reached, list(first.values()), allow_unused=True, retain_graph=True)
+        for name, gradient in zip(first, gradients, strict=True):
+            if gradient is not None:
+                psi = psi_of[name]
+                fan_out = gradient.reshape(-1, *psi.shape)[0].cpu().to(torch.float64)  # map axes come last
+                fan_out = fan_out if psi.is_floating_point() else fan_out.round().to(psi.dtype)
+                outputs = sum(call.outputs for call in calls) // times
+                found[name].append(Target(fan_out, calls[0].weights, outputs))
+    return {name: tuple(targets) for name, targets in found.items()}
 
 
 def _check_samples(samples: int, given: int, layout: TimeLayout) -> None:

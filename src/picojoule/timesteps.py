@@ -37,10 +37,10 @@ def readout(outputs: Tensor, steps: int, *, summed: bool = False) -> Tensor:
 
 def unfold(rows: Tensor, steps: int) -> Tensor:
     """[T·B, …] seen as [T, B, …]."""
-    if len(rows) % steps:
+    count = rows.shape[0]  # `len` would make a constant of a batch size that an export leaves open
+    if count % steps:
         raise PicojouleError(
-            f"{len(rows)} rows do not divide into {steps} time steps: give all steps of the batch in one tensor, "
-            "[T·B, …]"
+            f"{count} rows do not divide into {steps} time steps: give all steps of the batch in one tensor, [T·B, …]"
         )
-    by_step: Tensor = rows.unflatten(0, (steps, len(rows) // steps))
+    by_step: Tensor = rows.unflatten(0, (steps, count // steps))
     return by_step

@@ -1,0 +1,72 @@
+"""Trained networks for other tools: NIR for neuromorphic chips and simulators, ONNX for everything else.
+
+The exported network is the one that evaluation measures: float32, evaluation mode, batch norm folded where it can be.
+It takes images as the network takes them, that is normalised if the recipe says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from torch import Tensor, nn
+
+from picojoule.errors import PicojouleError, unknown
+from picojoule.export.nir import checked_by_nir, to_nir
+from picojoule.export.onnx import to_onnx
+from picojoule.record import write_atomically
+
+__all__ = ["Format", "names", "to_nir", "to_onnx", "write"]
+
+Format = Literal["nir", "onnx"]
+
+_NEEDED: Mapping[Format, tuple[str, ...]] = MappingProxyType({"nir": ("nir",), "onnx": ("onnx", "onnxscript")})
+
+
+def names() -> tuple[Format, ...]:
+    """The formats that `write` knows."""
+    return get_args(Format)
+
+
+def write(
+    model: nn.Module,
+    example: Tensor,
+    to: Format,
+    path: str | os.PathLike[str],
+    say: Callable[[str], None] = lambda text: None,
+) -> Path:
+    """Write the network to a file in one of the formats; all of the file or none of it."""
+    if to not in names():
+        raise unknown("format", to, names())
+    for module in _NEEDED[to]:
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            raise PicojouleError(
+                f"exporting to {to} needs the package {module}: install it with `pip install 'picojoule[{to}]'`"
+            ) from None
+    content = to_onnx(model, example) if to == "onnx" else _nir_file(model, example, say)
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise PicojouleError(f"the folder {path.parent} does not exist: make it, or choose another file with --out")
+    write_atomically(path, content)
+    return path
+
+
+def _nir_file(model: nn.Module, example: Tensor, say: Callable[[str], None]) -> bytes:
+    import nir
+
+    graph = to_nir(model, example)
+    if not all(map(checked_by_nir, graph.nodes.values())):
+        say(
+            "the network has a convolution with groups or an oblong kernel, whose shape nir's own check gets wrong: "
+            "read the file with nir.read(path, type_check=False)"
+        )
+    file = io.BytesIO()
+    nir.write(file, graph, compression_opts=1)  # weights hardly compress, constant maps do at any level
+    return file.getvalue()
