@@ -1,11 +1,12 @@
 """picojoule: spiking neural networks that spend less energy, and an honest measure of what they spend."""
 
-from picojoule import chain, convert, data, hardware, rules, surrogate, sweep, tradeoff, zoo
+from picojoule import chain, convert, data, events, hardware, rules, surrogate, sweep, tradeoff, zoo
 from picojoule.activity import Activity, declare_spiking, watch
 from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.engine import fit
 from picojoule.errors import PicojouleError
 from picojoule.evaluation import Evaluation, evaluate, load_model
+from picojoule.inference import infer
 from picojoule.membrane import IF, LIF
 from picojoule.neuron import Spike
 from picojoule.penalty import Penalty
@@ -38,8 +39,10 @@ __all__ = [
     "declare_rule",
     "declare_spiking",
     "evaluate",
+    "events",
     "fit",
     "hardware",
+    "infer",
     "load_model",
     "rules",
     "surrogate",

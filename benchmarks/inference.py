@@ -1,0 +1,323 @@
+"""The bill is the clock: event-driven inference against dense engines, over networks that fire more or less.
+
+Every network answers the same images one after the other, and in batches, on one core and on two; all engines take
+turns in one run. Reported: milliseconds an image, synaptic operations a second, the straight line of time against
+operations (R²), and the break-even: the operations at which the fastest dense engine would be as fast.
+
+Networks are finished runs of one model (folders), or, without any, random ones that fire at given rates. ONNX Runtime
+takes part where it is installed: pip install -c constraints.txt onnx onnxruntime
+
+python benchmarks/inference.py [RUN …] [--model cnn7] [--rates 0.005 0.02 0.1] [--turns 9] [--out docs/inference.png]
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import importlib.util
+import io
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import numpy as np
+import torch
+from activity import firing_at
+from numpy.typing import NDArray
+from timing import Timings, console, describe_machine, interleaved
+from torch import Tensor, nn
+
+import picojoule as pj
+from picojoule import events
+from picojoule.record import write_atomically
+
+IMAGES = 64
+DENSE = ("PyTorch", "PyTorch channels-last", "ONNX Runtime")
+Answer = Callable[[Tensor], object]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One network: what it does on the images, and its engines."""
+
+    label: str
+    net: nn.Module
+    images: Tensor
+    accuracy: float | None
+    float32: events.Engine
+    int8: events.Engine
+
+    @property
+    def synops(self) -> float:
+        return self.float32(self.images).synops.double().mean().item()
+
+    def same_class(self) -> tuple[float, float]:
+        """Share of the images that each engine puts into PyTorch's class."""
+        with torch.inference_mode():
+            dense = self.net(self.images).argmax(1)
+        float32, int8 = (
+            (engine(self.images).logits.argmax(1) == dense).double().mean().item()
+            for engine in (self.float32, self.int8)
+        )
+        return float32, int8
+
+
+def trained(folder: Path) -> Measured:
+    run = pj.Run.at(folder)
+    recipe = run.recipe
+    data = pj.data.load(recipe.data.name, limit=recipe.data.limit, pad=recipe.data.pad)
+    images = data.test.images[:IMAGES].float() / 255
+    images = data.normalization(images) if recipe.data.normalize else images
+    strength = f"λ' = {recipe.penalty.strength:g}"
+    return measured(strength, pj.load_model(run), images, run.result["test"]["accuracy"])
+
+
+def synthetic(name: str, rate: float, images: Tensor) -> Measured:
+    return measured(f"rate {rate:.2%}", firing_at(name, rate, images), images, None)
+
+
+def measured(label: str, net: nn.Module, images: Tensor, accuracy: float | None) -> Measured:
+    float32, int8 = (events.compile(net, images[:1], weights=weights) for weights in ("float32", "int8"))
+    return Measured(label, net, images, accuracy, float32, int8)
+
+
+def pictures(name: str) -> Tensor:
+    """Real images where they are in the cache, else noise."""
+    shape = pj.zoo.create(name).input_shape
+    try:
+        data = pj.data.load("fashion-mnist" if shape[0] == 1 else "cifar-10")
+    except pj.PicojouleError:
+        return torch.randn(IMAGES, *shape)
+    return data.normalization(data.test.images[:IMAGES].float() / 255)
+
+
+# --- Engines ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    yield
+    torch.set_num_threads(before)
+
+
+def dense_engines(net: nn.Module, threads: int) -> dict[str, Answer]:
+    def in_torch(layout: torch.memory_format) -> Answer:
+        laid_out: Any = copy.deepcopy(net).to(memory_format=layout)  # type: ignore[call-overload]
+
+        def answer(x: Tensor) -> object:
+            with torch.inference_mode():
+                return laid_out(x.contiguous(memory_format=layout))
+
+        return answer
+
+    engines = dict(zip(DENSE, (in_torch(torch.contiguous_format), in_torch(torch.channels_last)), strict=False))
+    if importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnx"):
+        engines[DENSE[2]] = in_onnx(net, threads)
+    return engines
+
+
+def in_onnx(net: nn.Module, threads: int) -> Answer:
+    import onnxruntime
+
+    class Threshold(nn.Module):
+        """`Spike` without its gradient, which ONNX has no word for."""
+
+        def __init__(self, threshold: float) -> None:
+            super().__init__()
+            self.threshold = threshold
+
+        def forward(self, u: Tensor) -> Tensor:
+            return (u >= self.threshold).float()
+
+    plain: Any = copy.deepcopy(net).to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    for name, module in list(plain.named_modules()):
+        if isinstance(module, pj.Spike):
+            parent, _, leaf = name.rpartition(".")
+            setattr(plain.get_submodule(parent), leaf, Threshold(module.threshold))
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's advice to its own users
+        example = torch.zeros(1, *net.input_shape)
+        torch.onnx.export(plain, (example,), file, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "batch"}})
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    session = onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
+    return lambda x: session.run(None, {"x": x.numpy()})
+
+
+def turn(answer: Answer, images: Tensor, batch: int, threads: int) -> Callable[[], None]:
+    """One contestant's turn: all images, in batches."""
+    batches = [part.contiguous() for part in images.split(batch)]
+
+    def run() -> None:
+        with torch_threads(threads):
+            for part in batches:
+                answer(part)
+
+    return run
+
+
+# --- Results ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Line:
+    """seconds = fixed + synops / pace, fitted by least squares."""
+
+    fixed: float
+    slope: float
+    r_squared: float
+
+    @classmethod
+    def through(cls, synops: NDArray[Any], seconds: NDArray[Any]) -> Line:
+        slope, fixed = np.polyfit(synops, seconds, 1)
+        left = seconds - (fixed + slope * synops)
+        return cls(float(fixed), float(slope), float(1 - (left**2).sum() / ((seconds - seconds.mean()) ** 2).sum()))
+
+    def reaches(self, seconds: float) -> float:
+        """The operations at which the line takes so long."""
+        return (seconds - self.fixed) / self.slope
+
+
+def race(networks: list[Measured], batch: int, threads: int, turns: int) -> Timings:
+    """Seconds for all images of every dense engine (on the first network: they do not care) and every network."""
+    contestants = {
+        name: turn(answer, networks[0].images, batch, threads)
+        for name, answer in dense_engines(networks[0].net, threads).items()
+    }
+    for network in networks:
+        for weights, engine in (("fp32", network.float32), ("int8", network.int8)):
+            shared = (
+                engine
+                if threads == 1
+                else events.compile(
+                    network.net, network.images[:1], weights="float32" if weights == "fp32" else "int8", threads=threads
+                )
+            )
+            contestants[f"{network.label} {weights}"] = turn(shared, network.images, batch, threads)
+    return interleaved(contestants, turns, title=f"batch {batch}, {threads} threads")
+
+
+def summary(networks: list[Measured], timings: Timings, batch: int, threads: int) -> dict[str, Any]:
+    dense = {name: timings.median(name) / IMAGES for name in DENSE if name in timings.seconds}
+    fastest = min(dense, key=lambda name: dense[name])
+    cores = f"{threads} core{'s' * (threads > 1)}"
+    console.print(f"\nbatch {batch}, {cores}: " + ", ".join(f"{n} {s * 1e3:.3f} ms" for n, s in dense.items()))
+    rows = []
+    for network in networks:
+        row: dict[str, Any] = {"network": network.label, "synops": network.synops, "accuracy": network.accuracy}
+        for weights in ("fp32", "int8"):
+            seconds = timings.median(f"{network.label} {weights}") / IMAGES
+            ratios = [
+                a / b
+                for a, b in zip(timings.seconds[fastest], timings.seconds[f"{network.label} {weights}"], strict=True)
+            ]
+            row[weights] = {"milliseconds": seconds * 1e3, "faster": float(np.median(ratios))}
+            row[weights]["per_second"] = network.synops / seconds
+        rows.append(row)
+        console.print(
+            f"  {row['network']:14} {row['synops']:12,.0f} synops"
+            + (f"  accuracy {row['accuracy']:.2%}" if row["accuracy"] is not None else "")
+            + "".join(
+                f"  {name} {row[name]['milliseconds']:7.3f} ms, {row[name]['per_second'] / 1e9:5.1f} G/s, "
+                f"{row[name]['faster']:5.1f} ×"
+                for name in ("fp32", "int8")
+            )
+        )
+    result: dict[str, Any] = {"batch": batch, "threads": threads, "dense": dense, "networks": rows}
+    if len(networks) > 2:
+        synops = np.array([row["synops"] for row in rows])
+        for weights in ("fp32", "int8"):
+            line = Line.through(synops, np.array([row[weights]["milliseconds"] / 1e3 for row in rows]))
+            even = line.reaches(dense[fastest])
+            share = even / networks[0].float32.synapses.synapses
+            result[weights] = {"line": vars(line), "break_even_synops": even, "break_even_rate": share}
+            console.print(
+                f"  {weights}: {line.fixed * 1e6:.0f} µs + synops / {1 / line.slope / 1e9:.1f} G/s, R² = "
+                f"{line.r_squared:.4f}; as slow as {fastest} at {even:,.0f} synops, {share:.1%} of all synapses"
+            )
+    return result
+
+
+def figure(model: str, result: dict[str, Any], machine: str) -> bytes:
+    import vl_convert
+
+    points = [
+        {"synops": row["synops"] / 1e6, "milliseconds": row[weights]["milliseconds"], "engine": f"events, {weights}"}
+        for row in result["networks"]
+        for weights in ("fp32", "int8")
+    ]
+    rules = [{"milliseconds": seconds * 1e3, "engine": name} for name, seconds in result["dense"].items()]
+    order = [*result["dense"], "events, fp32", "events, int8"]
+    colour = alt.Color(
+        "engine:N",
+        sort=order,
+        title=None,
+        scale=alt.Scale(domain=order, scheme="tableau10"),
+        legend=alt.Legend(orient="top"),
+    )
+    x = alt.X("synops:Q", title="synaptic operations an image (millions)")
+    y = alt.Y("milliseconds:Q", title="milliseconds an image")
+    dots = alt.Chart({"values": points}).mark_point(filled=True, size=60).encode(x, y, colour)
+    lines = alt.Chart({"values": points}).transform_regression("synops", "milliseconds", groupby=["engine"])
+    flat = alt.Chart({"values": rules}).mark_rule(strokeDash=[6, 3], strokeWidth=2).encode(y, colour)
+    fit = result["fp32"]["line"]["r_squared"]
+    chart = (flat + lines.mark_line().encode(x, y, colour) + dots).properties(
+        width=620,
+        height=330,
+        title=alt.Title(
+            f"The bill is the clock: {model}, one image, one core",
+            subtitle=[f"events fp32: a straight line with R² = {fit:.3f}; dense engines do not notice", machine],
+            anchor="start",
+        ),
+    )
+    picture: bytes = vl_convert.vegalite_to_png(chart.to_json(), scale=2)
+    return picture
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
+    parser.add_argument("--model", default="cnn7", choices=pj.zoo.names())
+    parser.add_argument("--rates", nargs="+", type=float, default=[0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2])
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--settings", nargs="+", default=["1x1", "1x2", "64x1", "64x2"], help="batch x threads")
+    parser.add_argument("--out", type=Path, help="a PNG of time against synaptic operations")
+    parser.add_argument("--json", type=Path, help="all figures as JSON")
+    options = parser.parse_args()
+    with torch_threads(1):
+        if options.runs:
+            networks = [trained(folder) for folder in options.runs]
+            model = pj.Run.at(options.runs[0]).recipe.model.name
+        else:
+            images = pictures(options.model)
+            networks, model = [synthetic(options.model, rate, images) for rate in options.rates], options.model
+        machine = describe_machine()
+        console.print(f"{machine}; {model}, {IMAGES} images")
+        for network in networks:
+            float32, int8 = network.same_class()
+            console.print(f"  {network.label:14} PyTorch's class: fp32 {float32:.2%}, int8 {int8:.2%} of the images")
+        results = []
+        for setting in options.settings:
+            batch, threads = map(int, setting.split("x"))
+            timings = race(networks, batch, threads, options.turns)
+            results.append(summary(networks, timings, batch, threads))
+    if options.json:
+        write_atomically(
+            options.json, json.dumps({"machine": machine, "model": model, "settings": results}, indent=2).encode()
+        )
+    if options.out:
+        if len(networks) < 3 or (results[0]["batch"], results[0]["threads"]) != (1, 1):
+            raise SystemExit("the figure needs three networks or more, and 1x1 as the first setting")
+        write_atomically(options.out, figure(model, results[0], machine))
+
+
+if __name__ == "__main__":
+    main()
