@@ -17,7 +17,8 @@ from torch.nn.utils import prune
 import picojoule as pj
 from networks import CASES
 from picojoule import events
-from random_networks import FOCI, Network, networks
+from picojoule.events import kernels
+from picojoule.events.lanes import source_digest
 
 TRIANGLE = pj.surrogate.Triangle()  # which takes a threshold of 0 and below
 
@@ -231,25 +232,46 @@ def test_random_chains(drawn: tuple[nn.Module, tuple[int, int, int]], seed: int)
     agree(lively(net), torch.randn(2, *shape), flipped=1e-3)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
-def test_odd_networks_are_run_rightly_or_refused() -> None:
-    """Networks drawn for the structural pass, most of them with something that the engine does not know."""
-    outcomes = {"ran": 0, "refused": 0}
+class Joint(nn.Module):
+    """A network drawn at random: every layer takes the sum of one or two values made before it."""
 
-    def check(network: Network) -> None:
-        x = torch.randn(2, *network.nodes[0].shape[1:])
-        try:
-            events.compile(network.eval(), x)
-        except pj.PicojouleError:
-            outcomes["refused"] += 1
-            return
-        agree(network, x, flipped=1e-2)
-        outcomes["ran"] += 1
+    def __init__(self, sources: list[tuple[int, ...]], pooled: list[bool], width: int) -> None:
+        super().__init__()
+        self.sources = sources
+        self.stem = nn.Conv2d(2, width, 3, padding=1)
+        self.layers = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in sources)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(width) for _ in sources)
+        self.pools = nn.ModuleList(nn.AvgPool2d(3, 1, 1) if pool else nn.Identity() for pool in pooled)
+        self.spikes = nn.ModuleList(pj.Spike(0.2) for _ in [(), *sources])
+        self.head = nn.Linear(width, 4)
 
-    for focus in FOCI:
-        settings(max_examples=5)(given(networks(focus))(check))()
-    assert min(outcomes.values()) >= 5, outcomes
+    def forward(self, x: Tensor) -> Tensor:
+        currents = [self.stem(x)]
+        spikes = [self.spikes[0](currents[0])]
+        for i, (first, *others) in enumerate(self.sources):
+            taken = self.pools[i](spikes[first])
+            for other in others:
+                taken = taken + spikes[other]
+            current = self.norms[i](self.layers[i](taken))
+            for other in others:
+                current = current + currents[other]
+            currents.append(current)
+            spikes.append(self.spikes[i + 1](current))
+        return self.head(spikes[-1].mean((2, 3))) + 0.5 * self.head(spikes[0].mean((2, 3)))
+
+
+@st.composite
+def joints(draw: st.DrawFn) -> Joint:
+    depth = draw(st.integers(1, 4))
+    sources = [tuple(draw(st.lists(st.integers(0, i), min_size=1, max_size=2, unique=True))) for i in range(depth)]
+    return Joint(sources, draw(st.lists(st.booleans(), min_size=depth, max_size=depth)), draw(st.sampled_from([3, 35])))
+
+
+@settings(max_examples=30)
+@given(joints(), st.integers(0, 10**6))
+def test_random_sums_of_spikes_and_currents(net: Joint, seed: int) -> None:
+    torch.manual_seed(seed)
+    agree(lively(net), torch.randn(2, 2, 6, 6), flipped=1e-3)
 
 
 # --- Options ---------------------------------------------------------------------------------------------------------
@@ -422,6 +444,26 @@ def test_what_cannot_be_followed_is_refused() -> None:
 def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(pj.PicojouleError, match=message):
         events.compile(small(), torch.zeros(1, 1, 8, 8), **arguments)
+
+
+def test_several_steps_are_refused() -> None:
+    net = pj.zoo.create("cnn7", neuron=pj.IF, steps=2)
+    with pytest.raises(pj.PicojouleError):
+        events.compile(net, torch.zeros(1, *net.input_shape))
+
+
+def test_a_network_of_doubles_is_run_in_float32() -> None:
+    net = small().double()
+    x = torch.randn(4, 1, 8, 8)
+    torch.testing.assert_close(events.compile(net, x.double())(x).logits, net(x.double()).float(), rtol=1e-4, atol=1e-4)
+
+
+def test_kept_machine_code_is_bound_to_the_sources_it_was_made_of() -> None:
+    cells = kernels.execute.py_func.__closure__  # type: ignore[attr-defined]
+    assert [cell.cell_contents for cell in cells] == [
+        source_digest("picojoule.events.lanes", "picojoule.events.program")
+    ]
+    assert source_digest("picojoule.events.lanes") != source_digest("picojoule.events.program")
 
 
 def test_images_of_another_shape() -> None:

@@ -40,7 +40,7 @@ def capture(model: nn.Module, shape: tuple[int, ...]) -> fx.Graph:
     with unchanged(model), torch.no_grad():
         model.eval()
         noise = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
-        noise = noise.to(next((parameter.device for parameter in model.parameters()), noise.device))
+        noise = noise.to(next(model.parameters(), noise))
         expected = model(noise.clone())
         try:
             graph = _Tracer().trace(model)

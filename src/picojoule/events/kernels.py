@@ -1,4 +1,4 @@
-"""Everything that is compiled to machine code. One file, because Numba's cache watches the file of what it compiles.
+"""Everything that is compiled to machine code. The vectors are in `lanes`.
 
 `execute` runs a program (`program`) on images, one after the other, with no Python in between. A layer of synapses is
 three loops: list what is active, pixel by pixel; list for each output pixel the rows of weights under its window; and
@@ -29,6 +29,7 @@ from picojoule.events.lanes import (
     plus_bytes,
     plus_scaled,
     reaches,
+    source_digest,
     store,
     times,
     total,
@@ -456,77 +457,87 @@ def _emitted(op: Operation, m: Memory) -> int:
 # --- The program -----------------------------------------------------------------------------------------------------
 
 
-@compiled
-def execute(
-    operations: NDArray[Any],
-    images: Floats,
-    outputs: Floats,
-    spikes: NDArray[np.int64],
-    synops: NDArray[np.int64],
-    constants: Floats,
-    bytes: NDArray[np.int8],
-    tables: Ints,
-    masks: Words,
-    maps: Floats,
-    places: Ints,
-    entries: Ints,
-    values: Floats,
-    multiplicities: Ints,
-    spikes_before: Ints,
-    starts: Ints,
-    rows: Ints,
-    row_values: Floats,
-    sums: Floats,
-) -> None:
-    """Answer every image, each a flat row, into `outputs`, and count its spikes and synaptic operations.
+def _executing(sources: int) -> Callable[..., None]:
+    """The compiled program, kept in Numba's cache under a number that stands for the files it is made of."""
 
-    The memory comes in pieces, because Numba takes microseconds to look into a tuple of Python's.
-    """
-    m = Memory(
-        constants,
-        bytes,
-        tables,
-        masks,
-        maps,
-        places,
-        entries,
-        values,
-        multiplicities,
-        spikes_before,
-        starts,
-        rows,
-        row_values,
-        sums,
-    )
-    for n in range(len(images)):
-        for i in range(len(operations)):
-            op = operations[i]
-            if op.kind == SYNAPSES:
-                reached = _synapses(op, m)
-                if op.counter >= 0:
-                    synops[n, op.counter] += reached
-            elif op.kind == FIRE:
-                _fire(op, m)
-            elif op.kind == COMBINE:
-                _combine(op, m)
-            elif op.kind == SUM_SPIKES:
-                _sum_spikes(op, m)
-            elif op.kind == RELAY_SPIKES:
-                _relay_spikes(op, m)
-            elif op.kind == POOL_MAP:
-                _pool_map(op, m)
-            elif op.kind == SPREAD:
-                _spread(op, m)
-            elif op.kind == FLATTEN:
-                _flatten(op, m)
-            elif op.kind == PLACE:
-                _place(op, m)
-            elif op.kind == INPUT:
-                for c in range(images.shape[1]):
-                    m.maps[op.target + c] = images[n, c]
-            elif op.kind == INTERLEAVE:
-                _interleave(op, m)
-            elif op.kind == OUTPUT:
-                _give(op, m, outputs[n])
-            if op.emitter >= 0:
-                spikes[n, op.emitter] = _emitted(op, m)
+    @compiled
+    def execute(
+        operations: NDArray[Any],
+        images: Floats,
+        outputs: Floats,
+        spikes: NDArray[np.int64],
+        synops: NDArray[np.int64],
+        constants: Floats,
+        bytes: NDArray[np.int8],
+        tables: Ints,
+        masks: Words,
+        maps: Floats,
+        places: Ints,
+        entries: Ints,
+        values: Floats,
+        multiplicities: Ints,
+        spikes_before: Ints,
+        starts: Ints,
+        rows: Ints,
+        row_values: Floats,
+        sums: Floats,
+    ) -> None:
+        """Answer every image, each a flat row, into `outputs`, and count its spikes and synaptic operations.
+
+        The memory comes in pieces, because Numba takes microseconds to look into a tuple of Python's.
+        """
+        if not sources:
+            return
+        m = Memory(
+            constants,
+            bytes,
+            tables,
+            masks,
+            maps,
+            places,
+            entries,
+            values,
+            multiplicities,
+            spikes_before,
+            starts,
+            rows,
+            row_values,
+            sums,
+        )
+        for n in range(len(images)):
+            for i in range(len(operations)):
+                op = operations[i]
+                if op.kind == SYNAPSES:
+                    reached = _synapses(op, m)
+                    if op.counter >= 0:
+                        synops[n, op.counter] += reached
+                elif op.kind == FIRE:
+                    _fire(op, m)
+                elif op.kind == COMBINE:
+                    _combine(op, m)
+                elif op.kind == SUM_SPIKES:
+                    _sum_spikes(op, m)
+                elif op.kind == RELAY_SPIKES:
+                    _relay_spikes(op, m)
+                elif op.kind == POOL_MAP:
+                    _pool_map(op, m)
+                elif op.kind == SPREAD:
+                    _spread(op, m)
+                elif op.kind == FLATTEN:
+                    _flatten(op, m)
+                elif op.kind == PLACE:
+                    _place(op, m)
+                elif op.kind == INPUT:
+                    for c in range(images.shape[1]):
+                        m.maps[op.target + c] = images[n, c]
+                elif op.kind == INTERLEAVE:
+                    _interleave(op, m)
+                elif op.kind == OUTPUT:
+                    _give(op, m, outputs[n])
+                if op.emitter >= 0:
+                    spikes[n, op.emitter] = _emitted(op, m)
+
+    return execute
+
+
+execute = _executing(source_digest("picojoule.events.lanes", "picojoule.events.program"))
