@@ -2,12 +2,13 @@
 
 Every network answers the same images one after the other, and in batches, on one core and on two; all engines take
 turns in one run. Reported: milliseconds an image, synaptic operations a second, the straight line of time against
-operations (R²), and the break-even: the operations at which the fastest dense engine would be as fast.
+operations (R²), and the break-even: the operations at which the fastest dense engine would be as fast. Before the race
+the answers are compared with PyTorch's on more of the test images: classes, accuracy, spikes, synaptic operations.
 
 Networks are finished runs of one model (folders), or, without any, random ones that fire at given rates. ONNX Runtime
 takes part where it is installed: pip install -c constraints.txt onnx onnxruntime
 
-python benchmarks/inference.py [RUN …] [--model cnn7] [--rates 0.005 0.02 0.1] [--turns 9] [--out docs/inference.png]
+python benchmarks/inference.py [RUN …] [--model cnn7] [--rates 0.005 0.02 0.1] [--turns 9] [--out docs/images/inference]
 """
 
 from __future__ import annotations
@@ -51,49 +52,81 @@ class Measured:
     accuracy: float | None
     float32: events.Engine
     int8: events.Engine
+    compared: Tensor
+    labels: Tensor
+    """Images that the answers are compared on, and their classes."""
+    known: bool
+    """Whether the network was trained for these classes."""
 
     @property
     def synops(self) -> float:
         return self.float32(self.images).synops.double().mean().item()
 
-    def same_class(self) -> tuple[float, float]:
-        """Share of the images that each engine puts into PyTorch's class."""
-        with torch.inference_mode():
-            dense = self.net(self.images).argmax(1)
-        float32, int8 = (
-            (engine(self.images).logits.argmax(1) == dense).double().mean().item()
-            for engine in (self.float32, self.int8)
-        )
-        return float32, int8
+    def agreement(self) -> dict[str, Any]:
+        """Answers and spikes against PyTorch's, on all images that were given for it."""
+        same, right = {"fp32": 0, "int8": 0}, {"PyTorch": 0, "fp32": 0, "int8": 0}
+        differing = spikes = alike = equal = 0
+        meter = {name: layer.fan_out.double() for name, layer in self.float32.synapses.items()}
+        for images, labels in zip(self.compared.split(100), self.labels.split(100), strict=True):
+            with torch.inference_mode(), pj.watch(self.net) as dense:
+                classes = self.net(images).argmax(1)
+            right["PyTorch"] += int((classes == labels).sum())
+            result = self.float32(images)
+            for name, logits in (("fp32", result.logits), ("int8", self.int8(images).logits)):
+                same[name] += int((logits.argmax(1) == classes).sum())
+                right[name] += int((logits.argmax(1) == labels).sum())
+            own = self.float32.watch(images)
+            flips = sum((own[layer.name] != dense[layer.name]).flatten(1).sum(1) for layer in self.spiking)
+            differing += int(flips.sum())
+            spikes += sum(int(dense[layer.name].sum()) for layer in self.spiking)
+            metered = sum((dense[name].double() * fan_out).flatten(1).sum(1) for name, fan_out in meter.items())
+            alike += int((flips == 0).sum())
+            equal += int(((flips == 0) & (result.synops.double() == metered)).sum())
+        samples = len(self.compared)
+        return {
+            "images": samples,
+            "same_class": {name: count / samples for name, count in same.items()},
+            "accuracy": {name: count / samples for name, count in right.items()} if self.known else None,
+            "differing_spikes": differing / max(spikes, 1),
+            "images_with_equal_spikes": alike,
+            "of_them_with_equal_synops": equal,
+        }
+
+    @property
+    def spiking(self) -> list[pj.Layer]:
+        return list(self.float32.synapses.spiking)
 
 
-def trained(folder: Path) -> Measured:
+def trained(folder: Path, compared: int) -> Measured:
     run = pj.Run.at(folder)
     recipe = run.recipe
     data = pj.data.load(recipe.data.name, limit=recipe.data.limit, pad=recipe.data.pad)
-    images = data.test.images[:IMAGES].float() / 255
+    images = data.test.images[: max(compared, IMAGES)].float() / 255
     images = data.normalization(images) if recipe.data.normalize else images
-    strength = f"λ' = {recipe.penalty.strength:g}"
-    return measured(strength, pj.load_model(run), images, run.result["test"]["accuracy"])
+    labels = data.test.labels[:compared]
+    net, accuracy = pj.load_model(run), run.result["test"]["accuracy"]
+    return measured(f"λ' = {recipe.penalty.strength:g}", net, images, labels, accuracy)
 
 
 def synthetic(name: str, rate: float, images: Tensor) -> Measured:
-    return measured(f"rate {rate:.2%}", firing_at(name, rate, images), images, None)
+    labels = torch.zeros(len(images), dtype=torch.long)
+    return measured(f"rate {rate:.2%}", firing_at(name, rate, images[:IMAGES]), images, labels, None)
 
 
-def measured(label: str, net: nn.Module, images: Tensor, accuracy: float | None) -> Measured:
+def measured(label: str, net: nn.Module, images: Tensor, labels: Tensor, accuracy: float | None) -> Measured:
     float32, int8 = (events.compile(net, images[:1], weights=weights) for weights in ("float32", "int8"))
-    return Measured(label, net, images, accuracy, float32, int8)
+    compared = images[: len(labels)]
+    return Measured(label, net, images[:IMAGES], accuracy, float32, int8, compared, labels, accuracy is not None)
 
 
-def pictures(name: str) -> Tensor:
+def pictures(name: str, compared: int) -> Tensor:
     """Real images where they are in the cache, else noise."""
     shape = pj.zoo.create(name).input_shape
     try:
         data = pj.data.load("fashion-mnist" if shape[0] == 1 else "cifar-10")
     except pj.PicojouleError:
-        return torch.randn(IMAGES, *shape)
-    return data.normalization(data.test.images[:IMAGES].float() / 255)
+        return torch.randn(max(compared, IMAGES), *shape)
+    return data.normalization(data.test.images[: max(compared, IMAGES)].float() / 255)
 
 
 # --- Engines ---------------------------------------------------------------------------------------------------------
@@ -246,7 +279,8 @@ def summary(networks: list[Measured], timings: Timings, batch: int, threads: int
     return result
 
 
-def figure(model: str, result: dict[str, Any], machine: str) -> bytes:
+def figure(model: str, result: dict[str, Any], machine: str) -> dict[str, bytes]:
+    """Time against synaptic operations, by the ending of the file: a line for the events, flat ones for the rest."""
     import vl_convert
 
     points = [
@@ -278,8 +312,26 @@ def figure(model: str, result: dict[str, Any], machine: str) -> bytes:
             anchor="start",
         ),
     )
-    picture: bytes = vl_convert.vegalite_to_png(chart.to_json(), scale=2)
-    return picture
+    description = chart.to_json()
+    png: bytes = vl_convert.vegalite_to_png(description, scale=2)
+    svg: str = vl_convert.vegalite_to_svg(description)
+    return {".png": png, ".svg": svg.encode()}
+
+
+def table(results: list[dict[str, Any]]) -> list[str]:
+    """Milliseconds an image of everybody in every setting, as Markdown."""
+    heads = [f"batch {r['batch']}, {r['threads']} core{'s' * (r['threads'] > 1)}" for r in results]
+    lines = [f"| engine | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
+    lines += [
+        f"| {name} | {' | '.join(format(r['dense'][name] * 1e3, '.3f') for r in results)} |"
+        for name in results[0]["dense"]
+    ]
+    for i, row in enumerate(results[0]["networks"]):
+        for weights in ("fp32", "int8"):
+            cells = [r["networks"][i][weights] for r in results]
+            numbers = " | ".join(f"{cell['milliseconds']:.3f} ({cell['faster']:.1f} ×)" for cell in cells)
+            lines.append(f"| events {weights}, {row['network']}, {row['synops'] / 1e6:.2f} M synops | {numbers} |")
+    return lines
 
 
 def main() -> None:
@@ -289,34 +341,53 @@ def main() -> None:
     parser.add_argument("--rates", nargs="+", type=float, default=[0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2])
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--settings", nargs="+", default=["1x1", "1x2", "64x1", "64x2"], help="batch x threads")
-    parser.add_argument("--out", type=Path, help="a PNG of time against synaptic operations")
+    parser.add_argument("--compared", type=int, default=1000, help="test images that answers are compared on")
+    parser.add_argument("--out", type=Path, help="PNG and SVG of time against synaptic operations, without the ending")
     parser.add_argument("--json", type=Path, help="all figures as JSON")
     options = parser.parse_args()
+    if options.out and (len(options.runs or options.rates) < 3 or options.settings[0] != "1x1"):
+        parser.error("the figure needs three networks or more, and 1x1 as the first setting")
     with torch_threads(1):
         if options.runs:
-            networks = [trained(folder) for folder in options.runs]
+            networks = [trained(folder, options.compared) for folder in options.runs]
             model = pj.Run.at(options.runs[0]).recipe.model.name
         else:
-            images = pictures(options.model)
+            images = pictures(options.model, options.compared)
             networks, model = [synthetic(options.model, rate, images) for rate in options.rates], options.model
+        networks.sort(key=lambda network: network.synops)
         machine = describe_machine()
-        console.print(f"{machine}; {model}, {IMAGES} images")
+        seconds = max(network.float32.compilation_seconds for network in networks)
+        console.print(f"{machine}; {model}, {IMAGES} images; machine code, compiled or from the cache: {seconds:.1f} s")
+        agreements = []
         for network in networks:
-            float32, int8 = network.same_class()
-            console.print(f"  {network.label:14} PyTorch's class: fp32 {float32:.2%}, int8 {int8:.2%} of the images")
+            found = network.agreement()
+            agreements.append({"network": network.label, **found})
+            same, right = (
+                ", ".join(f"{name} {share:.2%}" for name, share in (found[key] or {}).items())
+                for key in ("same_class", "accuracy")
+            )
+            alike, equal = found["images_with_equal_spikes"], found["of_them_with_equal_synops"]
+            console.print(
+                f"  {network.label:14} {found['images']:,} images, PyTorch's class: {same}; "
+                f"{found['differing_spikes']:.1e} of the fp32 spikes differ; of {alike:,} images with equal spikes "
+                f"{equal:,} have the meter's synops{'; accuracy ' + right if right else ''}"
+            )
         results = []
         for setting in options.settings:
             batch, threads = map(int, setting.split("x"))
             timings = race(networks, batch, threads, options.turns)
             results.append(summary(networks, timings, batch, threads))
+    console.print("\nmilliseconds an image (times faster than the fastest dense engine)\n")
+    for line in table(results):
+        console.print(line, highlight=False)
     if options.json:
-        write_atomically(
-            options.json, json.dumps({"machine": machine, "model": model, "settings": results}, indent=2).encode()
-        )
+        document = {"machine": machine, "model": model, "agreement": agreements, "settings": results}
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(options.json, json.dumps(document, indent=2).encode())
     if options.out:
-        if len(networks) < 3 or (results[0]["batch"], results[0]["threads"]) != (1, 1):
-            raise SystemExit("the figure needs three networks or more, and 1x1 as the first setting")
-        write_atomically(options.out, figure(model, results[0], machine))
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        for ending, content in figure(model, results[0], machine).items():
+            write_atomically(options.out.with_name(options.out.name + ending), content)
 
 
 if __name__ == "__main__":
