@@ -308,7 +308,10 @@ def figure(model: str, result: dict[str, Any], machine: str) -> dict[str, bytes]
         height=330,
         title=alt.Title(
             f"The bill is the clock: {model}, one image, one core",
-            subtitle=[f"events fp32: a straight line with R² = {fit:.3f}; dense engines do not notice", machine],
+            subtitle=[
+                f"events fp32: R² of the straight line = {fit:.3f}; dense engines: timed on one network",
+                machine,
+            ],
             anchor="start",
         ),
     )

@@ -26,7 +26,7 @@ Values = list[Any]
 _ELEMENTS = {"f32": ir.FloatType(), "i32": ir.IntType(32), "i16": ir.IntType(16), "i8": ir.IntType(8)}
 
 # Kernels allocate nothing. With Numba's reference counts they would count every array up and down, atomically, for each
-# pixel: four fifths of the time of a quiet network.
+# pixel: more than half the time of a quiet network.
 _OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False}
 
 
