@@ -1,11 +1,12 @@
 """picojoule: spiking neural networks that spend less energy, and an honest measure of what they spend."""
 
-from picojoule import chain, convert, data, export, hardware, rules, surrogate, sweep, tradeoff, zoo
+from picojoule import chain, convert, data, events, export, hardware, rules, surrogate, sweep, tradeoff, zoo
 from picojoule.activity import Activity, declare_spiking, watch
 from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.engine import fit
 from picojoule.errors import PicojouleError
 from picojoule.evaluation import Evaluation, evaluate, load_model
+from picojoule.inference import infer
 from picojoule.membrane import IF, LIF
 from picojoule.neuron import Spike
 from picojoule.penalty import Penalty
@@ -38,9 +39,11 @@ __all__ = [
     "declare_rule",
     "declare_spiking",
     "evaluate",
+    "events",
     "export",
     "fit",
     "hardware",
+    "infer",
     "load_model",
     "rules",
     "surrogate",

@@ -215,9 +215,7 @@ def evaluate(
 
     Example: `picojoule evaluate runs/cnn7-fashion-mnist-target0.8-10-s0-0123456789ab --convert-steps 5`
     """
-    if split not in ("test", "validation"):
-        raise unknown("--split", split, ("test", "validation"))
-    result = evaluation.evaluate(run, "validation" if split == "validation" else "test", convert_steps=convert_steps)
+    result = evaluation.evaluate(run, _split(split) or "test", convert_steps=convert_steps)
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
         return
@@ -226,6 +224,37 @@ def evaluate(
     print(
         f"accuracy {result.accuracy:.2%}, cross-entropy {result.loss:.4f} on {result.samples:,} {result.split} images"
     )
+
+
+@app.command()
+def infer(
+    run: Annotated[Path, typer.Argument(help="A finished run's folder.")],
+    images: Annotated[list[str] | None, typer.Argument(metavar="[IMAGES]…", help="PNG or JPEG files.")] = None,
+    split: Annotated[str | None, typer.Option(help="Instead of files: test or validation of its data set.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Only so many images of the split.")] = None,
+    engine: Annotated[str, typer.Option(help="events (walks only spikes) or dense (PyTorch).")] = "events",
+    as_json: AsJson = False,
+) -> None:
+    """Let a trained network answer images: class, confidence, and the synaptic operations, energy and time it took.
+
+    An image that cannot be read is named and the rest go on; the exit status is then 1.
+
+    Example: `picojoule infer runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab shoe.png shirt.jpg`
+
+    Example: `picojoule infer runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --split test --limit 100 --json`
+    """
+    from picojoule import inference
+
+    result = inference.infer(run, images or (), split=_split(split), limit=limit, engine=_engine(engine))
+    if as_json:
+        print(json.dumps(result.to_dict(), indent=2))
+    else:
+        for line in result.lines():
+            print(line)
+    for image, reason in result.failed:
+        _note(f"picojoule: {image} was left out: {reason}")
+    if result.failed:
+        raise typer.Exit(1)
 
 
 @app.command("report")
@@ -358,6 +387,20 @@ def export_run(
         print(json.dumps(facts, indent=2))
     else:
         print(path)
+
+
+def _split(text: str | None) -> evaluation.Split | None:
+    known: dict[str, evaluation.Split] = {"test": "test", "validation": "validation"}
+    if text is not None and text not in known:
+        raise unknown("--split", text, known)
+    return None if text is None else known[text]
+
+
+def _engine(text: str) -> Literal["events", "dense"]:
+    known: dict[str, Literal["events", "dense"]] = {"events": "events", "dense": "dense"}
+    if text not in known:
+        raise unknown("--engine", text, known)
+    return known[text]
 
 
 def _model(name: str, input_shape: str | None) -> tuple[nn.Module, tuple[int, ...]]:

@@ -1,0 +1,40 @@
+"""One picture of the user's, brought to the form of a data set's images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from picojoule.data.sets import DATASETS
+from picojoule.errors import PicojouleError
+
+
+def read_picture(path: Path, name: str, pad: int) -> Tensor:
+    """A PNG or JPEG file as uint8 [C, H, W], grey or in colour as the data set `name` is, with its black border.
+
+    A picture of another size is scaled to that of the data set; one that already has the border is taken as it is.
+    """
+    channels, height, width = DATASETS[name].shape
+    try:
+        with Image.open(path, formats=("PNG", "JPEG")) as picture:
+            converted = picture.convert("L" if channels == 1 else "RGB")
+    except FileNotFoundError:
+        raise PicojouleError(f"there is no file {path}: check the path") from None
+    except IsADirectoryError:
+        raise PicojouleError(f"{path} is a folder: name the pictures in it") from None
+    except UnidentifiedImageError:
+        raise PicojouleError(f"{path} is neither a PNG nor a JPEG picture: convert it to one of them") from None
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as fault:  # Pillow raises all of these
+        raise PicojouleError(f"{path} cannot be read ({fault}): save it anew") from None
+    border = pad
+    if converted.size == (width + 2 * pad, height + 2 * pad):
+        border = 0
+    elif converted.size != (width, height):
+        converted = converted.resize((width, height), Image.Resampling.BILINEAR)
+    pixels = np.asarray(converted, dtype=np.uint8).reshape(*converted.size[::-1], channels)
+    padded = np.pad(pixels, ((border, border), (border, border), (0, 0)))
+    return torch.from_numpy(np.ascontiguousarray(padded.transpose(2, 0, 1)))

@@ -1,0 +1,165 @@
+"""Running a compiled network, and what comes out of it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from picojoule.activity import Activity, TimeLayout, unwrap
+from picojoule.errors import PicojouleError, unknown
+from picojoule.events.graph import capture
+from picojoule.events.lowering import Weights, lower
+from picojoule.events.program import WORD, Memory, Program, SpikeMap
+from picojoule.synapse import Synapses, trace
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Answers to a batch, and what each of them took."""
+
+    logits: Tensor
+    """What the network returns, [B, …]."""
+    program: Program = field(repr=False)
+    spike_counts: NDArray[np.int64] = field(repr=False)
+    """[B, spiking layers and relays]"""
+    operation_counts: NDArray[np.int64] = field(repr=False)
+    """[B, layers of synapses]"""
+
+    @property
+    def spikes(self) -> dict[str, Tensor]:
+        """How many spikes each spiking layer and each relay emitted, [B], by the layer's name."""
+        names = (layer.name for layer in self.program.spiking)
+        return {name: torch.from_numpy(column) for name, column in zip(names, self.spike_counts.T, strict=True)}
+
+    @property
+    def operations(self) -> dict[str, Tensor]:
+        """Synaptic operations [B] by the layer of synapses that did them; those fed by the input are not among them."""
+        columns = zip(self.program.synaptic, self.operation_counts.T, strict=True)
+        return {name: torch.from_numpy(column) for name, column in columns}
+
+    @property
+    def synops(self) -> Tensor:
+        """Synaptic operations of each sample, [B]: what `EnergyMeter` counts with exact ψ."""
+        return torch.from_numpy(self.operation_counts.sum(1))
+
+
+class Engine:
+    """A network that costs as much as it fires. `picojoule.events.compile` makes one.
+
+    It is called with a batch and holds no state from one call to the next; several threads may call it at once.
+    """
+
+    def __init__(self, program: Program, synapses: Synapses, threads: int) -> None:
+        from picojoule.events import kernels  # brings Numba
+
+        self._execute: Callable[..., None] = kernels.execute
+        self._program = program
+        self._outputs = math.prod(program.output_shape)
+        self.synapses = synapses
+        """ψ of the network, exact."""
+        self.threads = threads
+        """Images of a batch are shared out among so many."""
+        self._memories: list[Memory] = []
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        start = time.perf_counter()
+        self(torch.zeros(1, *program.input_shape))
+        self.compilation_seconds = time.perf_counter() - start
+        """What the first call took: making machine code, or reading it from Numba's cache."""
+
+    def __call__(self, images: Tensor | NDArray[np.float32]) -> Result:
+        """Answer a batch [B, …]."""
+        rows = self._rows(images)
+        program, samples = self._program, len(rows)
+        outputs = np.empty((samples, self._outputs), dtype=np.float32)
+        spikes = np.zeros((samples, len(program.spiking)), dtype=np.int64)
+        synops = np.zeros((samples, len(program.synaptic)), dtype=np.int64)
+        if self._pool is None or samples < 2:
+            self._run(rows, outputs, spikes, synops)
+        else:
+            # Small parts, because an image that fires more takes longer.
+            size = max(1, samples // (8 * self.threads))
+            parts = [slice(first, first + size) for first in range(0, samples, size)]
+            list(self._pool.map(lambda part: self._run(rows[part], outputs[part], spikes[part], synops[part]), parts))
+        logits = torch.from_numpy(outputs.reshape(samples, *program.output_shape))
+        return Result(logits, program, spikes, synops)
+
+    def watch(self, images: Tensor | NDArray[np.float32]) -> Activity:
+        """The spikes themselves, as `picojoule.watch` shows those of PyTorch; image by image, for tests and study."""
+        emitted: dict[str, list[NDArray[np.float32]]] = {layer.name: [] for layer in self._program.spiking}
+        memory = Memory.of(self._program)
+        for row in self._rows(images):
+            counts = [np.zeros((1, n), dtype=np.int64) for n in (len(emitted), len(self._program.synaptic))]
+            output = np.empty((1, self._outputs), dtype=np.float32)
+            self._execute(self._program.operations, row[None], output, *counts, *memory)
+            for layer in self._program.spiking:
+                emitted[layer.name].append(_spikes(layer, memory))
+        activity = Activity(TimeLayout())
+        for name, maps in emitted.items():
+            activity.record(name, torch.from_numpy(np.stack(maps)))
+        return activity
+
+    def _run(self, *arrays: NDArray[Any]) -> None:
+        try:
+            memory = self._memories.pop()
+        except IndexError:  # another call has it
+            memory = Memory.of(self._program)
+        self._execute(self._program.operations, *arrays, *memory)
+        self._memories.append(memory)
+
+    def _rows(self, images: Tensor | NDArray[np.float32]) -> NDArray[np.float32]:
+        """A batch as flat rows of float32."""
+        shape = self._program.input_shape
+        if tuple(images.shape[1:]) != shape or not len(images.shape):
+            raise PicojouleError(
+                f"the engine was compiled for samples of shape {shape} and got a batch of {tuple(images.shape)}: give "
+                "[batch, …] of that shape, or compile it for yours"
+            )
+        array = images.detach().to("cpu", torch.float32).numpy() if isinstance(images, Tensor) else images
+        return np.ascontiguousarray(array, dtype=np.float32).reshape(len(array), math.prod(shape))
+
+
+def compile(model: nn.Module, example: Tensor, *, weights: Weights = "float32", threads: int = 1) -> Engine:
+    """Compile a spiking network of single-step neurons into an engine that walks only its spikes.
+
+    `example` is a batch as the model takes it; only its shape matters. `weights="int8"` stores the weights of all
+    that spikes feed as bytes, with a scale for each output channel, and adds them up in whole numbers. `threads` share
+    the images of a batch; one image is the work of one thread.
+
+    >>> import picojoule as pj
+    >>> net = pj.zoo.create("cnn7").eval()
+    >>> images = torch.rand(2, 1, 32, 32)
+    >>> result = compile(net, images)(images)
+    >>> torch.allclose(result.logits, net(images), atol=1e-4), result.synops.shape
+    (True, torch.Size([2]))
+    """
+    if weights not in ("float32", "int8"):
+        raise unknown("weights", str(weights), ("float32", "int8"))
+    if type(threads) is not int or threads < 1:
+        raise PicojouleError(f"threads={threads!r} is no number of threads: give a whole number from 1 up")
+    model = unwrap(model)
+    synapses = trace(model, example)
+    graph = capture(model, tuple(example.shape[1:]))
+    return Engine(lower(model, graph, weights), synapses, threads)
+
+
+def _spikes(layer: SpikeMap, memory: Memory) -> NDArray[np.float32]:
+    """What one layer has left in memory, in the shape that the network shows."""
+    size = layer.map
+    if layer.binary:
+        words = memory.masks[layer.at : layer.at + size.pixels * size.words].reshape(size.pixels, size.words)
+        places = np.arange(size.channels)
+        bits = (words[:, places // WORD] >> (places % WORD).astype(np.uint64)) & np.uint64(1)
+        numbers = bits.astype(np.float32)
+    else:
+        here = memory.maps[layer.at : layer.at + size.pixels * size.pitch]
+        numbers = here.reshape(size.pixels, size.pitch)[:, : size.channels].copy()
+    return np.ascontiguousarray(numbers.T).reshape(layer.shape)

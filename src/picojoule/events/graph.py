@@ -1,0 +1,65 @@
+"""A network as a graph: what its forward pass calls, in order, and the shape of every result.
+
+The graph comes from `torch.fx`, so a forward pass may be written in any way that does not depend on the numbers.
+Modules of `torch.nn` and spiking layers are single nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from picojoule.activity import is_spiking
+from picojoule.errors import PicojouleError
+from picojoule.snapshot import unchanged
+
+SHAPE = "picojoule_shape"
+
+
+class _Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return is_spiking(m) or super().is_leaf_module(m, module_qualified_name)
+
+
+class _Shapes(fx.Interpreter):
+    """Runs the graph once and notes the shape of each result; None for what is no tensor."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        n.meta[SHAPE] = tuple(result.shape) if isinstance(result, Tensor) else None
+        return result
+
+
+def capture(model: nn.Module, shape: tuple[int, ...]) -> fx.Graph:
+    """The graph of a model in evaluation mode, with its shapes for one sample of `shape`; the model stays as it was.
+
+    The graph is checked against the model on noise: `torch.fx` takes an assignment in place for a new value.
+    """
+    with unchanged(model), torch.no_grad():
+        model.eval()
+        noise = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
+        noise = noise.to(next(model.parameters(), noise))
+        expected = model(noise.clone())
+        try:
+            graph = _Tracer().trace(model)
+            answer = _Shapes(fx.GraphModule(model, graph)).run(noise.clone())
+        except Exception as error:  # a forward pass may raise anything when it is given no numbers
+            reason = " ".join(str(error).split())[:200]
+            raise PicojouleError(
+                f"the forward pass of {type(model).__name__} cannot be written down as a graph ({reason}): let what it "
+                "calls not depend on its tensors' numbers, sizes or types, or use the dense engine"
+            ) from error
+    if not isinstance(expected, Tensor) or not isinstance(answer, Tensor) or not torch.equal(expected, answer):
+        raise PicojouleError(
+            f"{type(model).__name__} returns something else than its graph: let it return one tensor, and overwrite "
+            "nothing in place in its forward pass (write x = x + y), or use the dense engine"
+        )
+    return graph
+
+
+def shape_of(node: fx.Node) -> tuple[int, ...] | None:
+    """The shape of a node's result with its batch axis, or None if it is no tensor."""
+    shape: tuple[int, ...] | None = node.meta.get(SHAPE)
+    return shape

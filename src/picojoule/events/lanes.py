@@ -1,0 +1,287 @@
+"""Vectors that live in registers, for kernels that Numba compiles.
+
+A value of type `Lanes(n)` is n numbers side by side, as LLVM's vector `<n x float>`: an addition of 64 lanes is eight
+AVX instructions, four AVX-512 ones or sixteen of NEON, and a loop that adds to a local variable keeps it in registers.
+Numba by itself would make an array of it, in memory. Indices count elements of the (flat, contiguous) array.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+import zlib
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic as numba_intrinsic
+from numba.extending import models, register_model
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Values = list[Any]
+
+_ELEMENTS = {"f32": ir.FloatType(), "i32": ir.IntType(32), "i16": ir.IntType(16), "i8": ir.IntType(8)}
+
+# Kernels allocate nothing. With Numba's reference counts they would count every array up and down, atomically, for each
+# pixel: more than half the time of a quiet network.
+_OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False}
+
+
+def source_digest(*modules: str) -> int:
+    """A number that changes with the source of any of these modules."""
+    sources = (inspect.getsource(sys.modules[module]).encode() for module in modules)
+    return zlib.crc32(b"".join(sources)) + 1
+
+
+def compiled(function: Function) -> Function:
+    """Compile at the first call, without the interpreter's lock, and keep the machine code on disk if that is possible.
+
+    Numba looks for changes only in the function's own file and in what it closes over: see `source_digest`.
+    """
+    dispatcher: Any = njit(**_OPTIONS)(function)
+    # Where neither the installation nor the user's own cache folder can be written to, every process compiles afresh.
+    with contextlib.suppress(RuntimeError):
+        dispatcher.enable_caching()
+    return cast("Function", dispatcher)
+
+
+def kernel(function: Function) -> Function:
+    """Part of a compiled function."""
+    part: Any = njit(**_OPTIONS)(function)
+    return cast("Function", part)
+
+
+def inlined(function: Function) -> Function:
+    """Part of a kernel's inner loop."""
+    part: Any = njit(inline="always", **_OPTIONS)(function)
+    return cast("Function", part)
+
+
+def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
+    """One instruction: the function gives its type and writes its code."""
+    instruction: Callable[..., Any] = numba_intrinsic(prefer_literal=True)(function)
+    return instruction
+
+
+class Lanes(types.Type):
+    """n numbers of one kind."""
+
+    def __init__(self, count: int, kind: str = "f32") -> None:
+        self.count, self.kind = count, kind
+        super().__init__(name=f"Lanes({count} x {kind})")
+
+    @property
+    def vector(self) -> ir.VectorType:
+        return ir.VectorType(_ELEMENTS[self.kind], self.count)
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, lanes: Lanes) -> None:
+        super().__init__(manager, lanes, lanes.vector)  # type: ignore[no-untyped-call]  # Numba's own
+
+
+def _place(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vector: ir.VectorType) -> Any:
+    """A pointer to the lanes that begin at an element of an array."""
+    start = builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
+    return builder.bitcast(start, vector.as_pointer())
+
+
+def _loaded(builder: Any, place: Any, bytes_each: int) -> Any:
+    value = builder.load(place)
+    value.align = bytes_each
+    return value
+
+
+def _spread(builder: Any, value: Any, vector: ir.VectorType) -> Any:
+    """The same number in every lane."""
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), zeros)
+
+
+@intrinsic
+def at(typing: Any, array: Any, index: Any) -> Any:
+    """array[index] as int64, where the index is known to be there: Numba would look for negative ones each time."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        data = context.make_array(array)(context, builder, args[0]).data
+        return builder.sext(builder.load(builder.gep(data, [args[1]]), align=4), ir.IntType(64))
+
+    return types.int64(array, types.intp), generate
+
+
+@intrinsic
+def load(typing: Any, count: Any, array: Any, index: Any) -> Any:
+    """`count` (a literal) float32 numbers of an array."""
+    lanes = Lanes(count.literal_value)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        return _loaded(builder, _place(context, builder, array, args[1], args[2], lanes.vector), 4)
+
+    return lanes(count, array, types.intp), generate
+
+
+@intrinsic
+def store(typing: Any, array: Any, index: Any, lanes: Any) -> Any:
+    """Write float32 lanes into an array."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        builder.store(args[2], _place(context, builder, array, args[0], args[1], lanes.vector), align=4)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, lanes), generate
+
+
+@intrinsic
+def plus(typing: Any, lanes: Any, array: Any, index: Any) -> Any:
+    """lanes + array[index:]."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        row = _loaded(builder, _place(context, builder, array, args[1], args[2], lanes.vector), 4)
+        return builder.fadd(args[0], row)
+
+    return lanes(lanes, array, types.intp), generate
+
+
+@intrinsic
+def times(typing: Any, lanes: Any, array: Any, index: Any) -> Any:
+    """lanes · array[index:]."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        row = _loaded(builder, _place(context, builder, array, args[1], args[2], lanes.vector), 4)
+        return builder.fmul(args[0], row)
+
+    return lanes(lanes, array, types.intp), generate
+
+
+@intrinsic
+def plus_scaled(typing: Any, lanes: Any, factors: Any, which: Any, array: Any, index: Any) -> Any:
+    """lanes + factors[which] · array[index:], rounded once where the processor can."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        factor = builder.load(
+            builder.gep(context.make_array(factors)(context, builder, args[1]).data, [args[2]]), align=4
+        )
+        row = _loaded(builder, _place(context, builder, array, args[3], args[4], lanes.vector), 4)
+        signature = ir.FunctionType(lanes.vector, [lanes.vector] * 3)
+        fused = cgutils.get_or_insert_function(builder.module, signature, f"llvm.fmuladd.v{lanes.count}f32")
+        return builder.call(fused, [_spread(builder, factor, lanes.vector), row, args[0]])
+
+    return lanes(lanes, factors, types.intp, array, types.intp), generate
+
+
+@intrinsic
+def reaches(typing: Any, lanes: Any, array: Any, index: Any) -> Any:
+    """A bit a lane, the lowest first: whether it is ≥ array[index:]. NaN never is."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        row = _loaded(builder, _place(context, builder, array, args[1], args[2], lanes.vector), 4)
+        bits = builder.bitcast(builder.fcmp_ordered(">=", args[0], row), ir.IntType(lanes.count))
+        return bits if lanes.count == 64 else builder.zext(bits, ir.IntType(64))
+
+    return types.uint64(lanes, array, types.intp), generate
+
+
+@intrinsic
+def copy(typing: Any, count: Any, target: Any, to: Any, source: Any, index: Any) -> Any:
+    """target[to:] = source[index:], `count` (a literal) float32 numbers."""
+    vector = Lanes(count.literal_value).vector
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        numbers = _loaded(builder, _place(context, builder, source, args[3], args[4], vector), 4)
+        builder.store(numbers, _place(context, builder, target, args[1], args[2], vector), align=4)
+        return context.get_dummy_value()
+
+    return types.void(count, target, types.intp, source, types.intp), generate
+
+
+@intrinsic
+def copy_plus(typing: Any, count: Any, target: Any, to: Any, source: Any, index: Any, offset: Any) -> Any:
+    """target[to:] = source[index:] + offset, `count` (a literal) int32 numbers."""
+    vector = Lanes(count.literal_value, "i32").vector
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        numbers = _loaded(builder, _place(context, builder, source, args[3], args[4], vector), 4)
+        shifted = builder.add(numbers, _spread(builder, args[5], vector))
+        builder.store(shifted, _place(context, builder, target, args[1], args[2], vector), align=4)
+        return context.get_dummy_value()
+
+    return types.void(count, target, types.intp, source, types.intp, types.int32), generate
+
+
+@intrinsic
+def no_counts(typing: Any, count: Any, kind: Any) -> Any:
+    """Zeros: `count` lanes of "i16" or "i32" (both literals)."""
+    lanes = Lanes(count.literal_value, kind.literal_value)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        return ir.Constant(lanes.vector, [0] * lanes.count)
+
+    return lanes(count, kind), generate
+
+
+@intrinsic
+def plus_bytes(typing: Any, lanes: Any, array: Any, index: Any) -> Any:
+    """int16 lanes + an int8 row."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        row_type = Lanes(lanes.count, "i8").vector
+        row = _loaded(builder, _place(context, builder, array, args[1], args[2], row_type), 1)
+        return builder.add(args[0], builder.sext(row, lanes.vector))
+
+    return lanes(lanes, array, types.intp), generate
+
+
+@intrinsic
+def widened(typing: Any, wide: Any, narrow: Any) -> Any:
+    """int32 lanes + int16 lanes."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        return builder.add(args[0], builder.sext(args[1], wide.vector))
+
+    return wide(wide, narrow), generate
+
+
+@intrinsic
+def as_floats(typing: Any, wide: Any) -> Any:
+    """int32 lanes as float32 lanes."""
+    lanes = Lanes(wide.count)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        return builder.sitofp(args[0], lanes.vector)
+
+    return lanes(wide), generate
+
+
+@intrinsic
+def total(typing: Any, first: Any, second: Any) -> Any:
+    """The sum of two groups of float32 lanes."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        return builder.fadd(args[0], args[1])
+
+    return first(first, second), generate
+
+
+@intrinsic
+def lowest_bit(typing: Any, bits: Any) -> Any:
+    """The place of the lowest 1 in a word that is not 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic
+def ones(typing: Any, bits: Any) -> Any:
+    """How many bits of a word are 1."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), generate

@@ -1,0 +1,216 @@
+"""Using a trained network: answers, image by image, with what each of them took.
+
+Conventions: one image at a time; joules are synaptic operations (exact ψ) at the recipe's price list, without the
+encoder; milliseconds are the network's alone, without reading the picture and without compiling. The `events` engine
+walks only spikes and counts its own operations; `dense` is PyTorch, with the meter counting.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from picojoule import data as datasets
+from picojoule import events
+from picojoule.activity import watch
+from picojoule.data.picture import read_picture
+from picojoule.energy import EnergyMeter
+from picojoule.errors import PicojouleError, unknown
+from picojoule.evaluation import Split, load_model
+from picojoule.hardware import get as price_list
+from picojoule.recipe import Recipe
+from picojoule.record import Run
+from picojoule.synapse import Synapses, trace
+from picojoule.units import format_joules
+
+EngineName = Literal["events", "dense"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the network says to one image, and what that took."""
+
+    image: str
+    label: int | None
+    """The right class, where it is known."""
+    class_: int
+    confidence: float
+    """Softmax of the class."""
+    synops: int
+    joules: float
+    milliseconds: float
+    spikes: dict[str, int]
+    """By spiking layer; relays are left out."""
+
+    def to_dict(self, neurons: dict[str, int]) -> dict[str, Any]:
+        truth = {} if self.label is None else {"label": self.label}
+        return {
+            "image": self.image,
+            **truth,
+            "class": self.class_,
+            "confidence": self.confidence,
+            "synops": self.synops,
+            "joules": self.joules,
+            "milliseconds": self.milliseconds,
+            "layers": [
+                {"name": name, "neurons": neurons[name], "spikes": count, "rate": count / neurons[name]}
+                for name, count in self.spikes.items()
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class Inference:
+    """All answers of one request, and the images that could not be answered."""
+
+    run: str
+    engine: EngineName
+    hardware: str
+    preparation_seconds: float
+    """Compiling the network, machine code included; none of it is in the images' milliseconds."""
+    neurons: dict[str, int]
+    answers: tuple[Answer, ...]
+    failed: tuple[tuple[str, str], ...]
+    """Image and reason."""
+
+    @property
+    def accuracy(self) -> float | None:
+        """Among the images whose class is known."""
+        known = [answer.class_ == answer.label for answer in self.answers if answer.label is not None]
+        return sum(known) / len(known) if known else None
+
+    def lines(self) -> Iterator[str]:
+        """What a person wants to see."""
+        for a in self.answers:
+            truth = "" if a.label is None else f" (is {a.label})"
+            fired = ", ".join(f"{name} {count / self.neurons[name]:.1%}" for name, count in a.spikes.items() if count)
+            yield (
+                f"{a.image}: class {a.class_}{truth}, {a.confidence:.1%} sure; {a.synops:,} synaptic operations, "
+                f"{format_joules(a.joules)}, {a.milliseconds:.3f} ms; fired: {fired or 'nothing'}"
+            )
+        if self.answers:
+            n = len(self.answers)
+            synops = sum(a.synops for a in self.answers) / n
+            right = "" if self.accuracy is None else f"{self.accuracy:.2%} right, "
+            yield (
+                f"{n:,} image{'s' * (n > 1)} by {self.engine}: {right}mean {synops:,.0f} synaptic operations, "
+                f"{format_joules(sum(a.joules for a in self.answers) / n)}, "
+                f"{sum(a.milliseconds for a in self.answers) / n:.3f} ms (preparation, apart: "
+                f"{self.preparation_seconds:.1f} s)"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run": self.run,
+            "engine": self.engine,
+            "psi": "exact",
+            "hardware": self.hardware,
+            "preparation_seconds": self.preparation_seconds,
+            "accuracy": self.accuracy,
+            "images": [answer.to_dict(self.neurons) for answer in self.answers],
+            "failed": [{"image": image, "error": reason} for image, reason in self.failed],
+        }
+
+
+def infer(
+    run: Run | str | os.PathLike[str],
+    images: Sequence[str | os.PathLike[str]] = (),
+    *,
+    split: Split | None = None,
+    limit: int | None = None,
+    engine: EngineName = "events",
+) -> Inference:
+    """Answer pictures (PNG, JPEG), or the first `limit` images of a split of the run's own data set."""
+    if engine not in get_args(EngineName):
+        raise unknown("engine", engine, get_args(EngineName))
+    if bool(images) == (split is not None):
+        raise PicojouleError("name some pictures or a split, one of the two: IMAGES…, or --split test")
+    if limit is not None and (limit < 1 or split is None):
+        raise PicojouleError(f"limit {limit} is not allowed: give a whole number from 1 up, and a split")
+    if split is not None and split not in get_args(Split):
+        raise unknown("split", split, get_args(Split))
+    run = run if isinstance(run, Run) else Run.at(run)
+    recipe = run.recipe
+    model = load_model(run)
+    data = datasets.load(recipe.data.name, limit=recipe.data.limit, pad=recipe.data.pad)
+    start = time.perf_counter()
+    example = torch.zeros(1, *recipe.input_shape)
+    synapses = trace(model, example)
+    answer = _by_events(model, example) if engine == "events" else _densely(model, synapses)
+    preparation = time.perf_counter() - start
+    price = price_list(recipe.energy.hardware).accumulate
+    answers, failed = [], []
+    for name, label, pixels in _pixels(recipe, data, [Path(image) for image in images], split, limit):
+        if isinstance(pixels, PicojouleError):
+            failed.append((name, str(pixels)))
+            continue
+        x = pixels[None].float() / 255
+        x = data.normalization(x) if recipe.data.normalize else x
+        begin = time.perf_counter()
+        outcome = answer(x)
+        milliseconds = 1000 * (time.perf_counter() - begin)
+        logits, synops, spikes = outcome()
+        confidence, class_ = logits.double().softmax(0).max(0)
+        spikes = {layer.name: spikes[layer.name] for layer in synapses.spiking}
+        answers.append(
+            Answer(name, label, int(class_), float(confidence), synops, synops * price, milliseconds, spikes)
+        )
+    neurons = {layer.name: layer.neurons for layer in synapses.spiking}
+    return Inference(str(run.path), engine, recipe.energy.hardware, preparation, neurons, tuple(answers), tuple(failed))
+
+
+Outcome = Callable[[], tuple[Tensor, int, dict[str, int]]]
+"""Logits, synaptic operations and spikes by layer, read out of what an engine left; called outside of its time."""
+
+
+def _by_events(model: nn.Module, example: Tensor) -> Callable[[Tensor], Outcome]:
+    engine = events.compile(model, example)
+
+    def answer(x: Tensor) -> Outcome:
+        result = engine(x)
+        return lambda: (
+            result.logits[0].flatten(),
+            int(result.synops[0]),
+            {name: int(count[0]) for name, count in result.spikes.items()},
+        )
+
+    return answer
+
+
+def _densely(model: nn.Module, synapses: Synapses) -> Callable[[Tensor], Outcome]:
+    @torch.inference_mode()
+    def answer(x: Tensor) -> Outcome:
+        with watch(model) as activity:
+            logits = model(x.contiguous(memory_format=torch.channels_last))
+
+        def outcome() -> tuple[Tensor, int, dict[str, int]]:
+            meter = EnergyMeter(synapses)
+            meter.update(activity)
+            return logits[0].flatten(), round(meter.compute().synops), {n: int(activity[n].sum()) for n in activity}
+
+        return outcome
+
+    return answer
+
+
+def _pixels(
+    recipe: Recipe, data: datasets.Data, pictures: list[Path], split: Split | None, limit: int | None
+) -> Iterator[tuple[str, int | None, Tensor | PicojouleError]]:
+    """Name, class if known, and uint8 pixels of every image, or why it has none."""
+    if split is None:
+        for path in pictures:
+            try:
+                yield str(path), None, read_picture(path, recipe.data.name, recipe.data.pad)
+            except PicojouleError as fault:
+                yield str(path), None, fault
+        return
+    part = data.validation if split == "validation" else data.test
+    for i in range(min(len(part), len(part) if limit is None else limit)):
+        yield f"{split}/{i}", int(part.labels[i]), part.images[i]
