@@ -18,7 +18,7 @@ import picojoule as pj
 from networks import CASES
 from picojoule import events
 from picojoule.events import kernels
-from picojoule.events.lanes import source_digest
+from picojoule.machine_code import source_digest
 
 TRIANGLE = pj.surrogate.Triangle()  # which takes a threshold of 0 and below
 

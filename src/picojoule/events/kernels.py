@@ -16,11 +16,8 @@ from numpy.typing import NDArray
 from picojoule.events.lanes import (
     as_floats,
     at,
-    compiled,
     copy,
     copy_plus,
-    inlined,
-    kernel,
     load,
     lowest_bit,
     no_counts,
@@ -29,13 +26,13 @@ from picojoule.events.lanes import (
     plus_bytes,
     plus_scaled,
     reaches,
-    source_digest,
     store,
     times,
     total,
     widened,
 )
 from picojoule.events.program import COPIED, Floats, Kind, Memory
+from picojoule.machine_code import compiled, inlined, kernel, source_digest
 
 Operation = Any
 Ints = NDArray[np.int32]
