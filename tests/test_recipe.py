@@ -37,6 +37,8 @@ DEFAULTS_AND_OTHERS: dict[str, tuple[object, object]] = {
     "model.name": ("cnn7", "vgg11"),
     "data.name": ("fashion-mnist", "digits"),
     "data.limit": (None, 1000),
+    "data.limit_validation": (None, 1000),
+    "data.limit_test": (None, 1000),
     "data.augment": (False, True),
     "data.randaugment_n": (2, 3),
     "data.randaugment_m": (9, 10),
@@ -448,6 +450,8 @@ MISTAKES: list[tuple[str, tuple[str, ...]]] = [  # an override, and what the sen
     ("penalty.reference=run", ("penalty.reference = 'run'", "penalty.kind = 'syn'")),
     ("data.limit=9", ("data.limit = 9", "from 10", "to 54000")),
     ("data.limit=54001", ("data.limit = 54001", "to 54000")),
+    ("data.limit_validation=6001", ("data.limit_validation = 6001", "from 10", "to 6000")),
+    ("data.limit_test=9", ("data.limit_test = 9", "from 10", "to 10000")),
     ("data.pad=0", ("data.pad = 0", "28×28", "'cnn7'", "32×32", "data.pad = 2")),
     ("data.pad=4", ("data.pad = 4", "36×36", "data.pad = 2")),
 ]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.multiprocessing.spawn import ProcessException
 
-from picojoule import data as datasets
 from picojoule import training
 from picojoule.errors import PicojouleError
 from picojoule.evaluation import threads
@@ -46,7 +45,7 @@ def fit(
         return run
     for key, name in recipe.needs.items():
         run.beside(name, key)
-    data = datasets.load(recipe.data.name, limit=recipe.data.limit, pad=recipe.data.pad)
+    data = recipe.data.load()
     with run.begun(recipe, wait), _untouched_random_state(accelerator), threads(recipe.training.threads):
         if _is_done(run, recipe):  # by another process, while this one loaded the data or waited
             return run

@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from picojoule import data as datasets
 from picojoule import hardware, zoo
 from picojoule.activity import declare_spiking, watch
 from picojoule.convert import convert
@@ -78,7 +77,7 @@ def evaluate(
     model = load_model(run)
     if convert_steps is not None:
         model = convert(model, convert_steps)
-    data = datasets.load(recipe.data.name, limit=recipe.data.limit, pad=recipe.data.pad)
+    data = recipe.data.load()
     with threads(recipe.training.threads):
         return measure(model, recipe, data, split, count_synapses(model, recipe, convert_steps))
 

@@ -37,8 +37,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 from torch import nn
 
+from picojoule import data as datasets
 from picojoule import hardware, zoo
-from picojoule.data import DATASETS
+from picojoule.data import DATASETS, Data
 from picojoule.errors import PicojouleError
 from picojoule.membrane import IF, LIF
 from picojoule.neuron import Spike
@@ -142,6 +143,9 @@ class DataSection(_Section):
     name: DataName
     limit: int | None = Field(default=None, ge=1, le=10**9)
     """Train on a class-balanced subset of that many images; None is all of them."""
+    limit_validation: int | None = Field(default=None, ge=1, le=10**9)
+    limit_test: int | None = Field(default=None, ge=1, le=10**9)
+    """Evaluate on such subsets."""
     augment: bool = False
     randaugment_n: int = Field(default=2, ge=1, le=15)
     randaugment_m: int = Field(default=9, ge=1, le=29)
@@ -149,6 +153,16 @@ class DataSection(_Section):
     """Per-channel mean and standard deviation of the training set."""
     pad: int = Field(default_factory=lambda known: _usual_pad(known), ge=0, le=1024)
     """Black pixels on each side; what the data set needs to be 32×32 unless given."""
+
+    def load(self) -> Data:
+        """The images that this section asks for."""
+        return datasets.load(
+            self.name,
+            limit=self.limit,
+            limit_validation=self.limit_validation,
+            limit_test=self.limit_test,
+            pad=self.pad,
+        )
 
 
 class NeuronSection(_Section):
@@ -350,12 +364,13 @@ def _usual_pad(known: Mapping[str, Any]) -> int:
 
 def _check_data(recipe: Recipe) -> None:
     data = recipe.data
-    images = DATASETS[data.name].splits[0]
-    if data.limit is not None and not recipe.classes <= data.limit <= images:
-        raise PicojouleError(
-            f"data.limit = {data.limit} is not allowed with data.name = {data.name!r}: take a whole number from "
-            f"{recipe.classes}, one image a class, to {images}, or leave it out"
-        )
+    limits = {"limit": data.limit, "limit_validation": data.limit_validation, "limit_test": data.limit_test}
+    for (key, limit), images in zip(limits.items(), DATASETS[data.name].splits, strict=True):
+        if limit is not None and not recipe.classes <= limit <= images:
+            raise PicojouleError(
+                f"data.{key} = {limit} is not allowed with data.name = {data.name!r}: take a whole number from "
+                f"{recipe.classes}, one image a class, to {images}, or leave it out"
+            )
     _, height, width = recipe.input_shape
     if recipe.model.name in zoo.names() and (height, width) != (ZOO_SIDE, ZOO_SIDE):
         raise PicojouleError(

@@ -90,12 +90,26 @@ def test_a_subset_is_balanced_and_sees_the_same_statistics(limit: int, tiny: dic
     assert mine <= {image.numpy().tobytes() for image in whole.train.images}
 
 
+@pytest.mark.parametrize("part", ["validation", "test"])
+def test_evaluation_can_be_limited_too(part: str) -> None:
+    whole, some = load("digits"), load("digits", **{f"limit_{part}": 33})  # type: ignore[arg-type] # only these two keys
+    for name in ("train", "validation", "test"):
+        images, of = getattr(some, name), getattr(whole, name)
+        assert len(images) == (33 if name == part else len(of))
+        assert {image.numpy().tobytes() for image in images.images} <= {image.numpy().tobytes() for image in of.images}
+    counts = getattr(some, part).labels.bincount(minlength=10)
+    assert counts.max() - counts.min() <= 1
+    assert some.normalization == whole.normalization
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         ({"limit": 0}, "limit = 0"),
         ({"limit": 1253}, r"limit = 1253 .* between 1 and 12\d\d images"),
         ({"limit": 10.0}, "limit = 10.0"),
+        ({"limit_test": 361}, "limit_test = 361"),
+        ({"limit_validation": 0}, "limit_validation = 0"),
         ({"pad": -1}, "pad = -1"),
         ({"pad": True}, "pad = True"),
     ],

@@ -16,7 +16,7 @@ from picojoule.data import cache, sets
 from picojoule.data.digits import digits_parts
 from picojoule.data.formats import Arrays
 from picojoule.data.sets import DataSet, FileSet
-from picojoule.data.splits import VALIDATION_SEED, draw_balanced, draw_stratified
+from picojoule.data.splits import VALIDATION_SEED, Indices, draw_balanced, draw_stratified
 from picojoule.errors import PicojouleError
 
 
@@ -78,14 +78,21 @@ class Data:
 
 
 def load(
-    name: str, *, limit: int | None = None, pad: int | None = None, root: str | os.PathLike[str] | None = None
+    name: str,
+    *,
+    limit: int | None = None,
+    limit_validation: int | None = None,
+    limit_test: int | None = None,
+    pad: int | None = None,
+    root: str | os.PathLike[str] | None = None,
 ) -> Data:
     """Load a data set from the cache, its checksums verified.
 
     Args:
         name: a data set of `picojoule.data.DATASETS`; `digits` needs no files.
         limit: take only a class-balanced subset of that many training images (numbers per class differ by at most one;
-            larger subsets contain smaller ones). Validation and test stay whole.
+            larger subsets contain smaller ones).
+        limit_validation, limit_test: the same for the images that are evaluated on; each split is whole unless limited.
         pad: rows and columns of black pixels (value 0, before normalisation) on each side; None is the data set's own,
             which brings 28×28 to 32×32 and leaves 32×32 alone.
         root: the cache folder, instead of the one of `cache_root`.
@@ -103,19 +110,27 @@ def load(
     (images, labels), test, source = _official_parts(dataset, root)
     held_out, kept = draw_stratified(labels, dataset.splits[1], VALIDATION_SEED)
     normalization = statistics(images[kept])
-    if limit is not None:
-        if isinstance(limit, bool) or not isinstance(limit, int):
-            raise PicojouleError(f"limit = {limit!r} is not a number of images; take a whole number or leave it out.")
-        kept = kept[draw_balanced(labels[kept], limit, dataset.classes)]
+    kept = kept[_subset(labels[kept], dataset, limit, "limit")]
+    held_out = held_out[_subset(labels[held_out], dataset, limit_validation, "limit_validation")]
+    shown = _subset(test[1], dataset, limit_test, "limit_test")
     return Data(
         name=name,
         source=source,
         classes=dataset.classes,
         train=_tensors(images[kept], labels[kept], border),
         validation=_tensors(images[held_out], labels[held_out], border),
-        test=_tensors(*test, border),
+        test=_tensors(test[0][shown], test[1][shown], border),
         normalization=normalization,
     )
+
+
+def _subset(labels: NDArray[np.int64], dataset: DataSet, count: int | None, what: str) -> Indices:
+    """Positions of a class-balanced subset of that many images, or of all."""
+    if count is None:
+        return np.arange(len(labels))
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise PicojouleError(f"{what} = {count!r} is not a number of images; take a whole number or leave it out.")
+    return draw_balanced(labels, count, dataset.classes, what=what)
 
 
 def _official_parts(dataset: DataSet, root: str | os.PathLike[str] | None) -> tuple[Arrays, Arrays, str]:

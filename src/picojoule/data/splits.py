@@ -43,16 +43,18 @@ def draw_stratified(labels: NDArray[np.int64], count: int, seed: int) -> tuple[I
     return _take(labels, classes, quotas, seed)
 
 
-def draw_balanced(labels: NDArray[np.int64], count: int, classes: int, seed: int = SUBSET_SEED) -> Indices:
+def draw_balanced(
+    labels: NDArray[np.int64], count: int, classes: int, seed: int = SUBSET_SEED, what: str = "limit"
+) -> Indices:
     """Positions of `count` images whose numbers per class differ by at most one, in ascending order.
 
-    A larger subset contains every smaller one.
+    A larger subset contains every smaller one. `what` is the count's name in an error.
     """
     sizes = np.bincount(labels, minlength=classes)
     quotas = np.full(classes, count // classes) + (np.arange(classes) < count % classes)
     if count < 1 or np.any(quotas > sizes):
         raise PicojouleError(
-            f"limit = {count} is impossible: a class-balanced subset of these {len(labels)} training images has "
+            f"{what} = {count} is impossible: a class-balanced subset of these {len(labels)} images has "
             f"between 1 and {_largest_balanced(sizes)} images."
         )
     return _take(labels, np.arange(classes), quotas, seed)[0]
