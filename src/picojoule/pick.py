@@ -239,7 +239,9 @@ def gather(folder: str | os.PathLike[str]) -> list[Network]:
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(_but_for_the_seed(run), []).append(run)
-    return [Network(tuple(same), tuple(run.result for run in same), _penalised(same[0])) for same in groups.values()]
+    return [
+        Network(tuple(same), tuple(run.result for run in same), same[0].recipe.penalised) for same in groups.values()
+    ]
 
 
 def _but_for_the_seed(run: Run) -> str:
@@ -252,8 +254,3 @@ def _but_for_the_seed(run: Run) -> str:
         if other is not None and (other.path / "recipe.toml").is_file():
             content[section][key] = _but_for_the_seed(other)
     return json.dumps(content, sort_keys=True)
-
-
-def _penalised(run: Run) -> bool:
-    penalty = run.recipe.penalty
-    return penalty.strength > 0 or penalty.budget is not None or penalty.kind == "target"

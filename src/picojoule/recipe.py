@@ -304,6 +304,11 @@ class Recipe(_Section):
         return {key: name for key, name in named.items() if name is not None}
 
     @property
+    def penalised(self) -> bool:
+        """Whether anything but accuracy is trained for: a run with a budget is, though its strength is 0."""
+        return self.penalty.strength > 0 or self.penalty.budget is not None
+
+    @property
     def unpenalised(self) -> Recipe:
         """The same run with strength 0 and without a budget: its fully trained baseline."""
         content = self.model_dump(exclude_unset=True)
