@@ -8,11 +8,11 @@ The problem is min CE subject to E ≤ target. A run has three stretches:
    evenly;
 3. *hold*: it stays there while the learning rate runs out.
 
-    λ = (1/Ω₀) · (1/x − 1) · exp(I) · (1 + K(τ)·e within [−1, 5]),   e = log(E / (x·E₀)),   I ← I + 12·e·Δτ
+    λ = (1/Ω₀) · (1/x − 1) · exp(I) · (1 + K(τ)·e within [−3, 5]),   e = log(E / (x·E₀)),   I ← I + 12·e·Δτ
 
 The first two factors are a forecast: trained networks follow E/E₀ ≈ 1/(1 + λΩ₀) within a factor of two in λ, so λ grows
 about evenly in the descent, as the schedule "linear" has it. The other two correct it. τ is the learning rate spent
-after the first stretch as a share of all that is to be spent, and K(τ) = min(1/(1 − τ), 30): the less the network can
+after the first stretch as a share of all that is to be spent, and K(τ) = min(2/(1 − τ), 60): the less the network can
 still move, the harder it is pushed. While |e| > 0.25 the network is still on its way and I rests. Spikes are lost much
 faster than they come back, so a network that fell below the target is pulled up by a λ that may turn negative for a
 while, unless the target is no less than the reference: then there is nothing to spend more on.
@@ -43,9 +43,9 @@ _ON_ITS_WAY = 0.25
 _INTEGRAL = 12.0
 _LARGEST_INTEGRAL = 5.0
 """λ stays within a factor of the forecast, also where a target is out of reach."""
-_PROPORTIONAL = 1.0
-_LARGEST_PROPORTIONAL = 30.0
-_PUSH = (-1.0, 5.0)
+_PROPORTIONAL = 2.0
+_LARGEST_PROPORTIONAL = 60.0
+_PUSH = (-3.0, 5.0)
 _BETWEEN_LOOKS = 10
 """Batches; fewer where a run has fewer than _LOOKS times as many."""
 _LOOKS = 120
