@@ -88,6 +88,8 @@ def write(into: Path, recipe: pj.Recipe, finished: bool = True, layers: dict[str
         line = {"epoch": epoch, "train_loss": 0.25 + 2 * (1 - learned), "train_accuracy": accuracy * learned}
         line |= {f"validation_{key}": now[key] for key in ("loss", "accuracy")}
         line |= {key: now[key] for key in ("joules", "rate_mean", "dead_rate", "layers")}
+        line |= {"strength": penalty.strength * (epoch + 1) / epochs}
+        line |= {"target_joules": now["joules"] * 0.9 if penalty.budget is not None else None}
         lines.append(line | {"train_penalty": 0.16 * kept, "lr": 1e-3, "seconds": 9.0})
     (run.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     if finished:

@@ -154,7 +154,7 @@ def test_a_line_of_metrics_an_epoch(finished: tuple[pj.Run, tiny.Watcher]) -> No
             list(entry)
             == (
                 "epoch train_loss train_accuracy train_penalty validation_loss validation_accuracy joules rate_mean "
-                "dead_rate layers lr seconds"
+                "dead_rate layers lr strength target_joules seconds"
             ).split()
         )
         assert [layer["name"] for layer in entry["layers"]] == ["spike1", "spike2"]

@@ -451,3 +451,21 @@ def test_a_penalty_is_not_tied_to_one_batch_size_or_device_copy() -> None:
     x = torch.randn(9, 6)
     values = [penalty(recorded(net, x[i : i + 1])).item() for i in range(9)]
     assert penalty(recorded(net, x)).item() == pytest.approx(sum(values) / 9)
+
+
+@pytest.mark.parametrize("p", [1.5, 2, 3])
+def test_above_one_the_exponent_only_sets_the_strength_on_firing_neurons(p: float) -> None:
+    """docs/exponent.md: p at strength λ/p is p = 1 at λ with the sub-threshold part of its gradient switched off."""
+    net = torch.nn.Sequential(pj.declare_spiking(torch.nn.Identity()), torch.nn.Linear(6, 3))
+    synapses = pj.trace(net, torch.zeros(1, 6))
+
+    def gradient(exponent: float, strength: float) -> torch.Tensor:
+        spikes = torch.tensor([[1.0, 0, 0, 1, 1, 0], [0, 0, 1, 1, 0, 0]], requires_grad=True)
+        with pj.watch(net) as activity:
+            net(spikes)
+        (strength * pj.Penalty(synapses, p=exponent)(activity)).backward()
+        assert spikes.grad is not None
+        return spikes.grad * (spikes.detach() if exponent == 1 else 1)
+
+    assert gradient(1, 8).abs().sum() > 0
+    torch.testing.assert_close(gradient(p, 8 / p), gradient(1, 8))

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from picojoule.units import format_joules
+from picojoule.errors import PicojouleError
+from picojoule.units import format_joules, parse_joules, tidy_joules
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,28 @@ def test_what_is_written_is_within_half_of_the_last_digit(digits: float, exponen
     assert "e" not in number or joules >= 999
     written = float(number) * {"J": 1.0, "mJ": 1e-3, "µJ": 1e-6, "nJ": 1e-9, "pJ": 1e-12}[unit]
     assert written == pytest.approx(joules, rel=0.0051)
+
+
+@pytest.mark.parametrize(
+    ("text", "joules", "tidy"),
+    [
+        ("2 uJ", 2e-6, "2 µJ"),
+        ("2µJ", 2e-6, "2 µJ"),
+        ("2 μJ", 2e-6, "2 µJ"),
+        ("0.002mJ", 2e-6, "2 µJ"),
+        ("850 nJ", 850e-9, "850 nJ"),
+        ("1e3 pJ", 1e-9, "1 nJ"),
+        (".5 pJ", 0.5e-12, "0.5 pJ"),
+        ("1500 J", 1500.0, "1500 J"),
+    ],
+)
+def test_an_energy_is_read_in_any_unit(text: str, joules: float, tidy: str) -> None:
+    assert parse_joules(text) == joules
+    assert tidy_joules(text) == tidy
+    assert parse_joules(tidy) == joules
+
+
+@pytest.mark.parametrize("text", ["", "2", "uJ", "2 kJ", "-2 uJ", "2 u J", "two uJ", "2 UJ", "inf J"])
+def test_what_is_no_energy(text: str) -> None:
+    with pytest.raises(PicojouleError, match="is no energy"):
+        parse_joules(text)

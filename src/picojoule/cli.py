@@ -22,7 +22,9 @@ from picojoule import engine, evaluation, export, zoo
 from picojoule import sweep as sweeping
 from picojoule.display import Display, TensorBoard
 from picojoule.errors import PicojouleError, unknown
+from picojoule.frontier import Plan, Schedule, frontier
 from picojoule.interruption import Interrupted
+from picojoule.pick import Limits, pick
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.rules import Psi
@@ -148,6 +150,9 @@ def train(
     recipe: Annotated[Path, typer.Argument(help="A recipe (TOML).")],
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Changes to it.")] = None,
     into: Annotated[Path, typer.Option(help="The folder of run folders.")] = Path("runs"),
+    budget: Annotated[
+        str | None, typer.Option(help="The energy to end with, in place of a strength: 30% of the unpenalised, or 2uJ.")
+    ] = None,
     accelerator: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     devices: Annotated[int, typer.Option(help="How many devices share each batch.")] = 1,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Log for TensorBoard too.")] = False,
@@ -155,11 +160,14 @@ def train(
     """Train one network; the same command again resumes it. The last line printed is the run's folder.
 
     Example: `picojoule train recipes/small/cnn7-fashion-mnist.toml penalty.strength=64 seed=3`
+
+    Example: `picojoule train recipes/small/cnn7-fashion-mnist.toml --budget 30%`
     """
     reporters: list[Reporter] = [Display(), *([TensorBoard()] if tensorboard else [])]
-    run = engine.fit(
-        Recipe.load(recipe, *(overrides or ())), into, reporters=reporters, accelerator=accelerator, devices=devices
-    )
+    changes = [*(overrides or ())]
+    if budget is not None:  # the strength of the file gives way, one on the command line would contradict it
+        changes = ["penalty.strength=0", *changes, f"penalty.budget={budget}"]
+    run = engine.fit(Recipe.load(recipe, *changes), into, reporters=reporters, accelerator=accelerator, devices=devices)
     print(run.path)
 
 
@@ -401,6 +409,71 @@ def _engine(text: str) -> Literal["events", "dense"]:
     if text not in known:
         raise unknown("--engine", text, known)
     return known[text]
+
+
+@app.command("frontier")
+def walk_frontier(
+    recipe: Annotated[Path, typer.Argument(help="A recipe (TOML); its strength plays no part.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Changes to it.")] = None,
+    into: Annotated[Path, typer.Option(help="The folder of run folders.")] = Path("runs"),
+    points: Annotated[int, typer.Option(help="At most so many, the baseline among them.")] = 11,
+    first: Annotated[float, typer.Option(help="The strength of the first point after the baseline.")] = 2.0,
+    ratio: Annotated[float, typer.Option(help="By which it is multiplied from point to point.")] = 2.0,
+    stretch: Annotated[int | None, typer.Option(help="Epochs of each point; by default, for 2.5 runs in all.")] = None,
+    schedule: Annotated[str, typer.Option(help="steps, restarts or ramp.")] = "steps",
+    accelerator: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Train the whole trade-off curve: the baseline, then a stretch at each of ever higher strengths.
+
+    Each point is an ordinary run that begins where the one before ended; the same command again resumes.
+
+    Example: `picojoule frontier recipes/small/cnn7-fashion-mnist.toml training.epochs=10 --into frontier`
+    """
+    if schedule not in get_args(Schedule):
+        raise unknown("--schedule", schedule, get_args(Schedule))
+    plan = Plan(points, first, ratio, stretch, next(s for s in get_args(Schedule) if s == schedule))
+    curve = frontier(
+        Recipe.load(recipe, *(overrides or ())),
+        into,
+        plan,
+        reporters=lambda title: (Display(title),),
+        say=_note,
+        accelerator=accelerator,
+    )
+    if as_json:
+        print(json.dumps(curve.to_dict(), indent=2))
+    else:
+        Console().print(curve.table())
+
+
+@app.command("pick")
+def pick_network(
+    folder: Annotated[Path, typer.Argument(help="A folder of run folders, at any depth.")],
+    max_loss: Annotated[float | None, typer.Option(help="Points of accuracy below the baseline.")] = None,
+    max_energy: Annotated[str | None, typer.Option(help="Such as 2uJ, or 30% of the baseline's.")] = None,
+    min_accuracy: Annotated[float | None, typer.Option(help="Percent.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Choose the cheapest trained network within limits (the most accurate one if only energy is limited).
+
+    The choice is made on validation figures; the bill shown is that of the test split. Exit status 1 if none satisfies.
+
+    Example: `picojoule pick runs --max-loss 1.0`
+
+    Example: `picojoule pick runs --max-energy 2uJ --min-accuracy 88`
+    """
+    choice = pick(folder, Limits.read(max_loss, max_energy, min_accuracy))
+    if as_json:
+        print(json.dumps(choice.to_dict(), indent=2))
+    elif choice.chosen is not None:
+        Console().print(choice.table())
+        print(f"{choice.chosen.best.path}\n{choice.export}")
+    if choice.chosen is None:
+        _note(f"picojoule: none of {choice.networks} networks satisfies the limits; the nearest:")
+        for miss in choice.nearest:
+            _note(f"  {miss}")
+        raise typer.Exit(1)
 
 
 def _model(name: str, input_shape: str | None) -> tuple[nn.Module, tuple[int, ...]]:

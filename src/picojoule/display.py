@@ -43,7 +43,9 @@ class Display:
             )
             self._progress.start()
             total = recipe.training.epochs * batches
-            title = self._title or f"{recipe.model.name} {recipe.penalty.kind} λ'={recipe.penalty.strength:g}"
+            budget = recipe.penalty.budget
+            aim = f"λ'={recipe.penalty.strength:g}" if budget is None else f"budget {_shown(budget)}"
+            title = self._title or f"{recipe.model.name} {recipe.penalty.kind} {aim}"
             self._task = self._progress.add_task(title, total=total, completed=epoch * batches + batch, state="")
 
     def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
@@ -74,6 +76,10 @@ class Display:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
+
+
+def _shown(budget: float | str) -> str:
+    return budget if isinstance(budget, str) else f"{budget:.3g} of the unpenalised energy"
 
 
 class TensorBoard:

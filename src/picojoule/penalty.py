@@ -99,6 +99,14 @@ class Penalty:
             )
         return values
 
+    def by_layer_at_one(self, steps: int = 1) -> dict[str, float]:
+        """The same if every neuron fired in every step, without the layers that cost nothing.
+
+        A layer's share of Ω divided by this is its firing rate, each neuron weighted by its coefficient.
+        """
+        scale = 1 / (self.p * self.at_one) if self.normalized else steps / self.p
+        return {name: c.sum().item() * scale for name, c in self._coefficients.items() if name not in self._free}
+
     def _coefficients_on(self, device: torch.device) -> dict[str, Tensor]:
         if device not in self._on_device:
             self._on_device[device] = {name: c.to(device, precise(device)) for name, c in self._coefficients.items()}

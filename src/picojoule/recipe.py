@@ -17,6 +17,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
@@ -46,6 +47,7 @@ from picojoule.penalty import Kind
 from picojoule.quantized import QuantizedReLU
 from picojoule.rules import Psi
 from picojoule.surrogate import SURROGATES, ChecksThreshold, Surrogate
+from picojoule.units import parse_joules, tidy_joules
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -82,6 +84,44 @@ def _is_factory(name: str) -> bool:
 
 # Adding 0.0 turns -0.0 into 0.0, so that equal recipes have equal digests.
 Number = Annotated[float, AfterValidator(lambda value: value + 0.0)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Budget:
+    """A share of the unpenalised energy, stored as a number, or an energy, stored as text in one spelling."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._checked, handler(source))
+
+    def _checked(self, value: object) -> object:
+        if isinstance(value, str):
+            return _share_or_joules(value)
+        if value is None or (type(value) in (int, float) and 0 < value <= 1):  # type: ignore[operator]  # a number
+            return value
+        raise ValueError(value)
+
+    def __str__(self) -> str:
+        return (
+            "a share of the unpenalised energy above 0 and up to 1, such as 0.3 or '30%', or an energy with its unit "
+            "(pJ, nJ, µJ or uJ, mJ), such as '2 uJ'"
+        )
+
+
+def _share_or_joules(text: str) -> float | str:
+    if text.strip().endswith("%"):
+        try:
+            share = float(Decimal(text.strip()[:-1].strip()) / 100)
+        except ArithmeticError:
+            raise ValueError(text) from None
+        if not 0 < share <= 1:
+            raise ValueError(text)
+        return share
+    try:
+        if parse_joules(text) > 0:
+            return tidy_joules(text)
+    except PicojouleError as fault:
+        raise ValueError(fault) from None
+    raise ValueError(text)
 
 
 ModelName = Annotated[str, _OneOf(zoo.names(), or_factory=True)]
@@ -158,7 +198,13 @@ class PenaltySection(_Section):
     target: Number | None = Field(default=None, gt=0)
     """Of kind "target": synaptic operations per image, or, where there is a reference, a multiple of its operations."""
     reference: RunName | None = None
-    """A finished run in the same folder."""
+    """A finished run in the same folder, to which a target or a budget refers."""
+    budget: Annotated[float | str | None, _Budget()] = None
+    """The energy that the network is to spend, in place of a strength: a share of the unpenalised energy, or joules."""
+    rise_from: Number | None = Field(default=None, ge=0)
+    """With schedule "constant": the strength begins there and rises evenly, batch by batch, to its full value."""
+    guard: bool | None = None
+    """Keep every layer from falling silent; None is yes where there is a budget, else no."""
 
 
 class EnergySection(_Section):
@@ -208,6 +254,7 @@ class Recipe(_Section):
         _check_data(self)
         _check_neuron(self)
         _check_penalty(self)
+        _check_budget(self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *overrides: str) -> Recipe:
@@ -247,7 +294,7 @@ class Recipe(_Section):
         """The run's name, safe as the name of a folder: the choices that a reader looks for first, then the digest."""
         network = re.sub(r"[^a-z0-9]+", "-", self.model.name.rpartition(":")[2].lower())[:40].strip("-") or "model"
         exponent = self.penalty.p if self.penalty.target is None else self.penalty.target
-        penalty = f"{self.penalty.kind}{exponent:g}-{self.penalty.strength:g}".replace("+", "")
+        penalty = f"{self.penalty.kind}{exponent:g}-{_amount(self.penalty)}".replace("+", "")
         return f"{network}-{self.data.name}-{penalty}-s{self.seed}-{self.digest}"
 
     @property
@@ -255,6 +302,19 @@ class Recipe(_Section):
         """The runs that must be finished, in the same folder, before this one can begin, by the key that names them."""
         named = {"training.start_from": self.training.start_from, "penalty.reference": self.penalty.reference}
         return {key: name for key, name in named.items() if name is not None}
+
+    @property
+    def penalised(self) -> bool:
+        """Whether anything but accuracy is trained for: a run with a budget is, though its strength is 0."""
+        return self.penalty.strength > 0 or self.penalty.budget is not None
+
+    @property
+    def unpenalised(self) -> Recipe:
+        """The same run with strength 0 and without a budget: its fully trained baseline."""
+        content = self.model_dump(exclude_unset=True)
+        steered = ("strength", "schedule", "rise_from", "budget", "guard", "reference")
+        content["penalty"] = {k: v for k, v in content.get("penalty", {}).items() if k not in steered}
+        return type(self)(**content)
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
@@ -285,6 +345,15 @@ class Recipe(_Section):
         given = {key: value for key in _MEMBRANE_KEYS if (value := getattr(neuron, key)) is not None}
         kind: Callable[..., nn.Module] = IF if neuron.kind == "if" else LIF
         return functools.partial(kind, neuron.threshold, surrogate=self.build_surrogate(), steps=neuron.steps, **given)
+
+
+def _amount(penalty: PenaltySection) -> str:
+    """How much of the penalty, as a part of a folder's name: 64, 30pct, 2uJ."""
+    if penalty.budget is None:
+        return f"{penalty.strength:g}"
+    if isinstance(penalty.budget, str):
+        return penalty.budget.replace("µ", "u").replace(" ", "")
+    return f"{100 * penalty.budget:g}pct"
 
 
 _MEMBRANE_KEYS = ("leak", "reset", "max_spikes", "floor")
@@ -357,7 +426,7 @@ def _check_penalty(recipe: Recipe) -> None:
     penalty = recipe.penalty
     if penalty.kind != "target":
         for key, value in (("target", penalty.target), ("reference", penalty.reference)):
-            if value is not None:
+            if value is not None and not (key == "reference" and penalty.budget is not None):
                 raise PicojouleError(
                     f"penalty.{key} = {_shown(value)} is not allowed with penalty.kind = {penalty.kind!r}: leave it "
                     "out or take penalty.kind = 'target'"
@@ -372,6 +441,49 @@ def _check_penalty(recipe: Recipe) -> None:
         raise PicojouleError(
             "penalty.kind = 'target' is ((S − S0)/S0)², for which penalty.p and penalty.normalized have no meaning: "
             "leave them out"
+        )
+
+
+SHORTEST_BUDGET_RUN = 3
+"""Epochs: one to see what the network spends, one to go down, one to stay there."""
+
+
+def _check_budget(recipe: Recipe) -> None:
+    penalty = recipe.penalty
+    if penalty.rise_from is not None and (penalty.schedule != "constant" or penalty.budget is not None):
+        raise PicojouleError(
+            f"penalty.rise_from = {penalty.rise_from:g} is a schedule of its own: take it with penalty.schedule = "
+            "'constant' and without penalty.budget"
+        )
+    if penalty.guard and (recipe.neuron.kind == "relu" or penalty.kind == "target"):
+        what = "neuron.kind = 'relu'" if recipe.neuron.kind == "relu" else "penalty.kind = 'target'"
+        raise PicojouleError(f"penalty.guard = true is not allowed with {what}, which it cannot guard: leave it out")
+    if penalty.budget is None:
+        return
+    budget = f"penalty.budget = {_shown(penalty.budget)}"
+    if recipe.neuron.kind == "relu":
+        raise PicojouleError(
+            f"{budget} is not allowed with neuron.kind = 'relu', which has no spikes: leave it out or take "
+            "neuron.kind = 'spike'"
+        )
+    if penalty.kind == "target":
+        raise PicojouleError(
+            f"{budget} is not allowed with penalty.kind = 'target', which has its own target: leave one of them out"
+        )
+    if penalty.strength > 0:
+        raise PicojouleError(
+            f"{budget} finds the strength by itself, so penalty.strength = {penalty.strength:g} cannot be kept: take "
+            "penalty.strength = 0 or leave one of them out"
+        )
+    if penalty.schedule != "linear":
+        raise PicojouleError(
+            f"{budget} finds the strength by itself, so penalty.schedule = {penalty.schedule!r} has no meaning: leave "
+            "it out"
+        )
+    if recipe.training.epochs < SHORTEST_BUDGET_RUN:
+        raise PicojouleError(
+            f"{budget} needs training.epochs of {SHORTEST_BUDGET_RUN} or more, not {recipe.training.epochs}: one to "
+            "see what the network spends, one to go down, one to stay there"
         )
 
 
@@ -551,7 +663,7 @@ def _allowed(field: FieldInfo) -> str:
     ("'syn', 'total', 'balance' or 'target'", 'a whole number from 1 to 1024', 'a finite number above 0')
     """
     for rule in field.metadata:
-        if isinstance(rule, _OneOf):
+        if isinstance(rule, _OneOf | _Budget):
             return str(rule)
     kind = _kind(field)
     if kind is bool:

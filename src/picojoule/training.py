@@ -2,6 +2,7 @@
 
     L = mean over the batch of [ CE + λ(e)·Ω ] + coupled weight decay,   λ(e) = strength · (e + 1)/E (schedule "linear")
 
+or, where the recipe has a budget, the strength that `budget` finds from batch to batch;
 with the learning rate ½·lr·(1 + cos(πe/E)) in epoch e = 0 … E−1. The result is that of the last epoch; penalty and
 energy are taken on the spikes before dropout. On Lightning Fabric: CPU, CUDA or MPS, one device or several.
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -25,11 +26,13 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from picojoule.activity import watch
+from picojoule.budget import Budget, Guard
 from picojoule.circumstances import circumstances
-from picojoule.data import Batches, Data, RandAugment
+from picojoule.data import Batches, Data, Images, RandAugment
 from picojoule.errors import PicojouleError
 from picojoule.evaluation import Evaluation, Split, build_model, count_synapses, load_weights, measure, summed
 from picojoule.interruption import Interrupted, Stop, stop_signals
+from picojoule.kept import Candidate, Kept, verdict
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.record import Checkpoint, Run
@@ -37,6 +40,10 @@ from picojoule.synapse import Synapses
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+
+SAMPLE_BATCHES = 2
+"""Batches of training images, always the same, on which a budget run looks at what the network spends."""
 
 
 class Reporter(Protocol):
@@ -79,7 +86,8 @@ def train(fabric: Fabric, run: Run, recipe: Recipe, data: Data, reporters: tuple
         else:
             _say(reporters, "batch-norm statistics are those of each process: the CPU has no synchronised batch norm")
     wrapped, optimizer = fabric.setup(model, _optimizer(recipe, model))
-    training = _Training(fabric, run, recipe, data, reporters, model, wrapped, optimizer, penalty, synapses)
+    guard = _guard(recipe, penalty)
+    training = _Training(fabric, run, recipe, data, reporters, model, wrapped, optimizer, penalty, synapses, guard)
     try:
         with stop_signals() as stop:
             training.go(stop)
@@ -113,6 +121,30 @@ def _penalty(run: Run, recipe: Recipe, synapses: Synapses) -> Penalty | TargetPe
     return TargetPenalty(synapses, settings.target * unit)
 
 
+def _guard(recipe: Recipe, penalty: Penalty | TargetPenalty | None) -> Guard | None:
+    wanted = recipe.penalty.budget is not None if recipe.penalty.guard is None else recipe.penalty.guard
+    return Guard(penalty.by_layer_at_one(recipe.neuron.steps)) if wanted and isinstance(penalty, Penalty) else None
+
+
+def _reference_joules(run: Run, recipe: Recipe) -> float | None:
+    """What the run that `penalty.reference` names spends on the validation images."""
+    if recipe.penalty.budget is None or recipe.penalty.reference is None:
+        return None
+    reference = run.beside(recipe.penalty.reference, "penalty.reference")
+    if reference.recipe.energy != recipe.energy:
+        raise PicojouleError(
+            f"penalty.reference = {recipe.penalty.reference!r} was measured with another energy.psi or "
+            "energy.hardware: name a run with the same"
+        )
+    joules: float | None = reference.result["validation"]["joules"]
+    if not joules:
+        raise PicojouleError(
+            f"penalty.reference = {recipe.penalty.reference!r} names a run without spikes: name one that has some, or "
+            "leave it out"
+        )
+    return joules
+
+
 def _optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     settings = recipe.optimizer
     norms = {id(p) for m in model.modules() if isinstance(m, _BatchNorm) for p in m.parameters(recurse=False)}
@@ -141,6 +173,13 @@ class _Training:
     optimizer: Any
     penalty: Penalty | TargetPenalty | None
     synapses: Synapses | None
+    guard: Guard | None
+    batches: int = 0
+    """In an epoch."""
+    budget: Budget | None = None
+    kept: Kept = field(default_factory=Kept)
+    sample: Tensor | None = None
+    """The training images on which a budget run looks at what the network spends."""
     validated: Evaluation | None = None
     """The network as it was measured after its latest epoch."""
 
@@ -157,6 +196,9 @@ class _Training:
             rank=fabric.global_rank,
             world_size=fabric.world_size,
         )
+        self.batches = len(batches)
+        if recipe.penalty.budget is not None:
+            self._set_budget(recipe.penalty.budget, len(batches))
         first, start, sums, metrics = self._resume()
         if fabric.global_rank == 0:
             self.run.write_metrics(metrics)  # without what the checkpoint does not cover
@@ -189,19 +231,17 @@ class _Training:
         metrics: list[dict[str, Any]],
         stop: Stop,
     ) -> list[float]:
-        recipe = self.recipe
-        ramp = (epoch + 1) / recipe.training.epochs if recipe.penalty.schedule == "linear" else 1.0
-        strength = recipe.penalty.strength * ramp
         self.model.train()
         for number, (images, labels) in enumerate(batches.epoch(epoch, start), start):
             images = images.contiguous(memory_format=torch.channels_last)
-            loss, terms = self._losses(images, labels, strength)
-            stopping, total_loss = self._agreed(stop.requested, loss.item())
+            loss, terms, rates = self._losses(images, labels, self._strength(epoch, number))
+            stopping, total_loss, *rates = self._agreed(stop.requested, loss.item(), *rates)
             if not math.isfinite(total_loss):
                 raise self._diverged(f"the loss became {total_loss} in epoch {epoch + 1}, batch {number + 1}")
             self.optimizer.zero_grad()
             self.fabric.backward(loss)
             self.optimizer.step()
+            self._steer(epoch, number, rates)
             sums = [total + term for total, term in zip(sums, terms, strict=True)]
             for reporter in self.reporters:
                 reporter.step(epoch, number + 1, sums[1] / sums[0], sums[2] / sums[0])
@@ -213,21 +253,39 @@ class _Training:
                 )
         return sums
 
-    def _losses(self, images: Tensor, labels: Tensor, strength: float) -> tuple[Tensor, list[float]]:
-        """The objective, and what is summed over the epoch: samples, cross-entropy, right answers, Ω."""
+    def _strength(self, epoch: int, batch: int) -> float:
+        """λ for a batch."""
+        if self.budget is not None:
+            return self.budget.strength
+        settings, epochs = self.recipe.penalty, self.recipe.training.epochs
+        if settings.rise_from is not None:
+            risen = (epoch * self.batches + batch + 1) / (epochs * self.batches)
+            return settings.rise_from + (settings.strength - settings.rise_from) * risen
+        return settings.strength * ((epoch + 1) / epochs if settings.schedule == "linear" else 1.0)
+
+    def _losses(self, images: Tensor, labels: Tensor, strength: float) -> tuple[Tensor, list[float], list[float]]:
+        """The objective; what is summed over the epoch: samples, cross-entropy, right answers, Ω; the guard's rates."""
+        rates: list[float] = []
         if self.penalty is None:
             logits, omega = self.wrapped(images), torch.zeros(())
+            charged = omega
         else:
             with watch(self.wrapped, self.recipe.neuron.steps) as activity:
                 logits = self.wrapped(images)
-            with torch.set_grad_enabled(strength > 0):
-                omega = self.penalty(activity)
+            with torch.set_grad_enabled(strength != 0):
+                if self.guard is None or isinstance(self.penalty, TargetPenalty):
+                    charged = omega = self.penalty(activity)
+                else:
+                    shares = self.penalty.by_layer(activity)
+                    omega = torch.stack(list(shares.values())).sum()
+                    charged = self.guard.charge(shares) if strength > 0 else omega
+                    rates = self.guard.rates(shares)
         logits = logits.float()
         entropy = F.cross_entropy(logits, labels)
-        loss = entropy + strength * omega if strength > 0 else entropy
+        loss = entropy + strength * charged if strength != 0 else entropy
         right = (logits.argmax(1) == labels).sum().item()
         samples = len(labels)
-        return loss, [samples, entropy.item() * samples, right, omega.item() * samples]
+        return loss, [samples, entropy.item() * samples, right, omega.item() * samples], rates
 
     def _epoch_metrics(self, epoch: int, sums: list[float], seconds: float) -> dict[str, Any]:
         if self.fabric.world_size > 1:
@@ -235,8 +293,10 @@ class _Training:
             for buffer in self.model.buffers():  # batch norm's: one network is measured, the first process's
                 torch.distributed.broadcast(buffer, 0)
         samples, entropy, right, omega = sums
+        strength = self._strength(epoch, self.batches - 1)
         validation = self.validated = self._measure("validation")
         energy = validation.energy
+        self._judge(epoch, validation)
         for layer in energy.layers if energy is not None else ():
             if layer.rate == 0:
                 _say(
@@ -256,15 +316,18 @@ class _Training:
             "dead_rate": energy.dead_rate if energy is not None else None,
             "layers": [layer.to_dict() for layer in energy.layers] if energy is not None else [],
             "lr": self.optimizer.param_groups[0]["lr"],
+            "strength": strength,
+            "target_joules": self.budget.wanted(epoch) if self.budget is not None else None,
             "seconds": seconds,
         }
 
     def _finish(self) -> None:
+        outcome = self._settle_budget()
         validation = self.validated or self._measure("validation")  # again where the run was resumed at its very end
         results = {"test": self._measure("test").to_dict(), "validation": validation.to_dict()}
         if self.fabric.global_rank == 0:
             self.run.write_weights(self.model.state_dict())
-            self.run.write_result({**results, **circumstances(self.recipe, self.fabric)})
+            self.run.write_result({**results, **outcome, **circumstances(self.recipe, self.fabric)})
 
     def _measure(self, split: Split) -> Evaluation:
         measured = measure(self.model, self.recipe, self.data, split, self.synapses, self.fabric)
@@ -289,6 +352,84 @@ class _Training:
         total: list[float] = summed(self.fabric, torch.tensor(values, dtype=torch.float32)).tolist()
         return total
 
+    # ----------------------------------------------------------------------------------------------------------- budget
+
+    def _set_budget(self, budget: float | str, batches: int) -> None:
+        recipe, train = self.recipe, self.data.train
+        reference = _reference_joules(self.run, recipe)
+        self.budget = Budget(budget, recipe.training.epochs, batches, reference)
+        chosen = slice(None, None, max(len(train) // (SAMPLE_BATCHES * recipe.training.batch_size), 1))
+        images = Batches(
+            Images(train.images[chosen], train.labels[chosen]),
+            len(train),
+            self.data.normalization if recipe.data.normalize else None,
+            device=self.fabric.device,
+        )
+        self.sample = next(iter(images))[0].contiguous(memory_format=torch.channels_last)
+
+    @torch.no_grad()
+    def _look(self) -> float:
+        """Ω of the sample in evaluation mode."""
+        assert self.penalty is not None  # a recipe with a budget
+        assert self.sample is not None
+        self.model.eval()
+        values = []
+        for images in self.sample.split(self.recipe.training.batch_size):
+            with watch(self.model, self.recipe.neuron.steps) as activity:
+                self.model(images)
+            values.append(self.penalty(activity).item() * len(images))
+        self.model.train()
+        return self._agreed(sum(values) / len(self.sample))[0] / self.fabric.world_size
+
+    def _steer(self, epoch: int, batch: int, rates: list[float]) -> None:
+        if self.guard is not None:
+            self.guard.observe([rate / self.fabric.world_size for rate in rates])
+        if self.budget is not None:
+            self.budget.step(epoch, batch, self._look() if self.budget.looks(epoch, batch) else None)
+
+    def _judge(self, epoch: int, validation: Evaluation) -> None:
+        budget, energy = self.budget, validation.energy
+        if budget is None or energy is None:
+            return
+        budget.measured(epoch, energy.joules, self._look())
+        if budget.wanted(epoch) is not None and budget.target is not None and budget.reference is not None:
+            silent = tuple(layer.name for layer in energy.layers if layer.rate == 0)
+            candidate = Candidate(epoch, energy.joules, validation.accuracy, silent)
+            self.kept.offer(candidate, self.model.state_dict(), budget.target, budget.reference)
+
+    def _settle_budget(self) -> dict[str, Any]:
+        """Take the network that is kept, and say how it stands to the budget."""
+        budget, kept, last = self.budget, self.kept.candidate, self.kept.last
+        if budget is None or kept is None or last is None or budget.target is None or budget.reference is None:
+            return {}
+        target, reference = budget.target, budget.reference
+        if kept != last and not last.hit(target, reference):
+            load_weights(self.model, self.kept.weights, f"the weights of epoch {kept.epoch + 1} in {self.run.path}")
+            self.validated = None
+        else:
+            kept = last
+        held = self.guard.holding if self.guard is not None else []
+        baseline = self._baseline_joules()
+        for text in verdict(kept, last, target, reference, baseline, self.kept.silenced, held):
+            _say(self.reporters, text)
+        return {
+            "reference_joules": reference,
+            "budget": {
+                "target_joules": target,
+                "met": kept.met(target, reference),
+                "epoch": kept.epoch,
+                "baseline_joules": baseline,
+                "silenced": [{"layer": name, **when} for name, when in self.kept.silenced.items()],
+                "held": held,
+            },
+        }
+
+    def _baseline_joules(self) -> float | None:
+        """What the same recipe without a penalty spends on the validation images, if that run is in the same folder."""
+        baseline = Run(self.run.path.parent / self.recipe.unpenalised.name)
+        joules: float | None = baseline.result["validation"]["joules"] if baseline.finished else None
+        return joules
+
     # ------------------------------------------------------------------------------------------------------ checkpoints
 
     def _checkpoint(self, epoch: int, batch: int, sums: list[float], metrics: list[dict[str, Any]]) -> None:
@@ -303,7 +444,13 @@ class _Training:
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for index, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items() if isinstance(value, Tensor)}
-        self.run.write_checkpoint(Checkpoint(epoch, batch, {**tensors, **each}, {"metrics": metrics}))
+        tensors |= {f"kept.{name}": tensor for name, tensor in self.kept.weights.items()}
+        notes: dict[str, Any] = {"metrics": metrics}
+        if self.budget is not None:
+            notes |= {"budget": self.budget.state_dict(), "kept": self.kept.state_dict()}
+        if self.guard is not None:
+            notes["guard"] = self.guard.state_dict()
+        self.run.write_checkpoint(Checkpoint(epoch, batch, {**tensors, **each}, notes))
 
     def _gathered(self, state: Tensor) -> Tensor:
         """One row a process."""
@@ -322,6 +469,12 @@ class _Training:
         weights = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
         load_weights(self.model, weights, f"the checkpoint's weights in {self.run.path}")
         self._restore_optimizer(tensors)
+        if self.budget is not None:
+            self.budget.load_state_dict(checkpoint.notes["budget"])
+            kept = {k.removeprefix("kept."): v for k, v in tensors.items() if k.startswith("kept.")}
+            self.kept.load_state_dict(checkpoint.notes["kept"], kept)
+        if self.guard is not None:
+            self.guard.load_state_dict(checkpoint.notes["guard"])
         rank, world, processes = self.fabric.global_rank, self.fabric.world_size, len(tensors["random"])
         if processes != world:
             _say(

@@ -15,6 +15,7 @@ import pytest
 
 import picojoule as pj
 import synthetic
+from picojoule.frontier import Plan, recipes
 from picojoule.report import Curve, Point, curves, gather, mean_table, score, score_table, settings
 from picojoule.report.scoring import score_names
 
@@ -68,6 +69,41 @@ def test_a_setting_is_all_but_penalty_and_seed(folder: Path) -> None:
     assert differing == {"optimizer.name"}
     assert not {"seed", "penalty.kind", "penalty.p", "penalty.strength"} & adam.recipe.keys()
     assert adam.recipe["penalty.schedule"] == "linear"
+
+
+def test_budgets_and_frontiers_are_curves_beside_that_of_fixed_strengths(tmp_path: Path) -> None:
+    plain = synthetic.recipes(kinds=["syn"], powers=[1], strengths=[0], seeds=[0, 1], epochs=4)
+    fixed = synthetic.recipes(kinds=["syn"], powers=[1], strengths=[8], seeds=[0, 1], epochs=4)
+    budgets = [recipe.override(f"penalty.budget={b}") for b in ("10%", "50%", "1uJ") for recipe in plain]
+    walks = [recipes(recipe, Plan(points=4, stretch=1)) for recipe in plain]
+    synthetic.fill(tmp_path, [*fixed, *budgets, *(point for walk in walks for point in walk)])
+    (setting,) = settings(gather(tmp_path))
+    assert len(setting.baseline) == 2
+    curves = {curve.kind: curve for curve in setting.curves}
+    assert list(curves) == ["Ω_syn", "Ω_syn budget", "Ω_syn frontier"]
+    assert {point.strength for point in curves["Ω_syn"].points} == {8}
+    assert [point.strength for point in curves["Ω_syn frontier"].points] == [2, 2, 4, 4, 8, 8]
+    told = [point.budget for point in curves["Ω_syn budget"].points]
+    assert sorted(told) == sorted(2 * ["10 %", "50 %", "1 µJ"])
+    assert told.index("50 %") < told.index("10 %")
+    rows = list(csv.DictReader(io.StringIO(mean_table(setting.curves).csv())))
+    assert [row["strength"] for row in rows if row["penalty"] == "Ω_syn budget (p = 1)"] == list(dict.fromkeys(told))
+    assert {row["seeds"] for row in rows} == {"2"}
+
+
+def test_a_point_whose_frontier_is_not_there_is_a_setting_of_its_own(tmp_path: Path) -> None:
+    (plain,) = synthetic.recipes(kinds=["syn"], powers=[1], strengths=[0], seeds=[0], epochs=2)
+    chain = recipes(plain, Plan(points=3, stretch=1))
+    synthetic.fill(tmp_path, [chain[0], chain[2]])
+    assert len(settings(gather(tmp_path))) == 2
+
+
+def test_frontiers_in_several_folders_are_several_curves(tmp_path: Path) -> None:
+    (plain,) = synthetic.recipes(kinds=["syn"], powers=[1], strengths=[0], seeds=[0], epochs=2)
+    for schedule in ("steps", "ramp"):
+        synthetic.fill(tmp_path / schedule, recipes(plain, Plan(points=3, stretch=1, schedule=schedule)))
+    (setting,) = settings(gather(tmp_path))
+    assert [curve.kind for curve in setting.curves] == ["Ω_syn frontier ramp", "Ω_syn frontier steps"]
 
 
 def test_a_baseline_counts_once_a_seed_whatever_its_idle_penalty(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_the_page_opens_on_every_screen(
         assert no_sideways_scroll(driver)
         assert len(marks(driver)) == PENALISED + len(SEEDS)
         charts = driver.find_elements(By.CSS_SELECTOR, ".chart")
-        assert len(charts) == 7
+        assert len(charts) == 8
         for chart in charts:
             drawing = chart.find_element(By.CSS_SELECTOR, "svg.marks")
             assert 200 < drawing.size["width"] <= chart.size["width"]
@@ -181,6 +181,16 @@ def test_switching_hides_and_shows(driver: Chrome, group: str, value: str, left:
     until(driver, lambda: len(marks(driver)) == len(everything))
     assert sorted(labels(driver)) == sorted(everything)
     assert complaints(driver) == []
+
+
+def test_it_says_in_which_layers_the_energy_was_saved(driver: Chrome) -> None:
+    said = driver.find_element(By.ID, "run-saved").text
+    amount, _, parts = said.rstrip(".").partition(" saved an image: ")
+    assert amount.endswith("J")
+    shares = {part.split()[0]: float(part.split()[1]) for part in parts.split(", ")}
+    assert shares.keys() == synthetic.LAYERS.keys()
+    assert abs(sum(shares.values()) - 100) <= len(shares) / 2
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)
 
 
 def test_without_a_seed_the_means_move(driver: Chrome) -> None:

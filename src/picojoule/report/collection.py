@@ -60,6 +60,9 @@ class Epoch(_Stored):
     validation_loss: float | None = None
     validation_accuracy: float | None = None
     joules: float | None = None
+    target_joules: float | None = None
+    """What a budget run wanted to spend by then."""
+    strength: float | None = None
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
 """Trade-off curves: runs that differ only in penalty and seed, with energy relative to the baseline.
 
-Convention: a *setting* is all of a recipe but `penalty.kind`, `penalty.p`, `penalty.strength` and `seed`. Its baseline
-are its runs of strength 0, whatever their kind and p, which play no part in them; their energy is averaged over seeds.
-A *curve* is one (kind, p) within a setting, with every run of strength above 0, all seeds pooled.
+Convention: a *setting* is all of a recipe but the seed and what of its penalty is a choice of how much and of what
+(`FREE_KEYS`). Its baseline are its runs without penalty, whatever their kind and p, which play no part in them; their
+energy is averaged over seeds. A *curve* is one (kind, p) within a setting, all seeds pooled: of every run with a fixed
+strength; of every run with a budget; or of a frontier, whose points belong to the setting of the run that it began
+with. Frontiers in several folders are several curves.
 """
 
 from __future__ import annotations
@@ -11,13 +13,18 @@ import re
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from picojoule.recipe import Recipe
 from picojoule.report.collection import Collection, Entry, Measured
 from picojoule.tables import Column, Estimate, Sheet
+from picojoule.units import parse_joules
 
-FREE_KEYS = ("penalty.kind", "penalty.p", "penalty.strength", "seed")
+FREE_KEYS = (
+    *("penalty.kind", "penalty.p", "penalty.strength", "seed"),
+    *("penalty.budget", "penalty.guard", "penalty.reference"),
+)
 """What may differ within a setting."""
 
 
@@ -28,6 +35,10 @@ class Point:
     energy: float
     accuracy: float
     strength: float = 0.0
+    budget: str = ""
+    """In words; "" for a fixed strength."""
+    rank: float = 0.0
+    """The place in its curve, from much energy to little."""
     seed: int = 0
     run: str = ""
     joules: float | None = None
@@ -72,6 +83,8 @@ class Setting:
     baseline_joules: float | None
     """Mean over seeds of the runs without penalty; None where there are none, or where they fire no spike."""
     curves: tuple[Curve, ...] = field(default=())
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """The kind of the curve that a run is on, by its name."""
 
     @property
     def slug(self) -> str:
@@ -80,7 +93,7 @@ class Setting:
 
     @property
     def baseline(self) -> tuple[Entry, ...]:
-        return tuple(run.entry for run in measured(self.entries) if run.recipe.penalty.strength == 0)
+        return tuple(run.entry for run in measured(self.entries) if not run.recipe.penalised)
 
 
 def settings(collection: Collection, baselines: Mapping[str, float] | None = None) -> list[Setting]:
@@ -90,9 +103,10 @@ def settings(collection: Collection, baselines: Mapping[str, float] | None = Non
     """
     groups: dict[tuple[tuple[str, str], ...], list[Entry]] = {}
     flat: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
+    roots = _roots(collection)
     for entry in collection:
         if entry.recipe is not None:
-            content = flattened(entry.recipe)
+            content = flattened(roots.get(entry.path, entry.recipe))
             shared = {key: value for key, value in content.items() if key not in FREE_KEYS}
             group = tuple((key, repr(value)) for key, value in shared.items())
             groups.setdefault(group, []).append(entry)
@@ -101,7 +115,8 @@ def settings(collection: Collection, baselines: Mapping[str, float] | None = Non
     made = []
     for (group, entries), label in zip(groups.items(), labels, strict=True):
         joules = (baselines or {}).get(label) or _baseline_joules(entries)
-        made.append(Setting(label, flat[group], tuple(entries), joules, _curves(entries, joules)))
+        kinds = _kinds(entries, roots)
+        made.append(Setting(label, flat[group], tuple(entries), joules, _curves(entries, joules, kinds), kinds))
     return sorted(made, key=lambda setting: -len(setting.entries))
 
 
@@ -129,7 +144,7 @@ def measured(entries: Iterable[Entry]) -> list[Priced]:
 
 
 def mean_table(curves: Iterable[Curve]) -> Sheet:
-    """Every point of the curves, ± the sample standard deviation over seeds."""
+    """Every point of the curves, ± the sample standard deviation over seeds; a budget stands in a strength's place."""
     columns = (
         *(Column("penalty"), Column("strength"), Column("seeds"), Column("accuracy [%]", scale=100)),
         *(Column("energy / baseline [%]", scale=100), Column("dead rate [%]", scale=100), Column("R [%]", scale=100)),
@@ -140,13 +155,13 @@ def mean_table(curves: Iterable[Curve]) -> Sheet:
         *([("none", curves[0].baseline)] if curves and curves[0].baseline else []),
         *((curve.label, curve.points) for curve in curves),
     ]:
-        for strength in sorted({point.strength for point in points}):
-            same = [point for point in points if point.strength == strength]
+        for level in dict.fromkeys((point.strength, point.budget) for point in points):
+            same = [point for point in points if (point.strength, point.budget) == level]
             values = [
                 [getattr(point, key) for point in same] for key in ("accuracy", "energy", "dead_rate", "rate_mean")
             ]
             cells = [None if None in column else Estimate.of(column) for column in values]
-            rows.append((label, f"{strength:g}", len(same), *cells))
+            rows.append((label, level[1] or f"{level[0]:g}", len(same), *cells))
     return Sheet(columns, tuple(rows))
 
 
@@ -172,17 +187,72 @@ def variant_label(p: float) -> str:
     return f"p = {p:g}"
 
 
+def budget_label(recipe: Recipe) -> str:
+    """
+    >>> base = 'model.name = "cnn7"\\ndata.name = "digits"\\n'
+    >>> [budget_label(Recipe.loads(base, *more)) for more in ((), ["penalty.budget=0.3"], ["penalty.budget=2uJ"])]
+    ['', '30 %', '2 µJ']
+    """
+    budget = recipe.penalty.budget
+    if budget is None or isinstance(budget, str):
+        return budget or ""
+    return f"{100 * budget:g} %"
+
+
+def rank(recipe: Recipe, baseline: float | None) -> float:
+    """Strengths in order, and budgets from the largest to the smallest; the two are never on one curve."""
+    budget = recipe.penalty.budget
+    if isinstance(budget, str):
+        budget = parse_joules(budget) / (baseline or 1.0)
+    return recipe.penalty.strength if budget is None else -budget
+
+
+def _roots(collection: Collection) -> dict[Path, Recipe]:
+    """The baseline that a frontier began with, for each of its points whose chain is all there."""
+    recipes = {entry.path: entry.recipe for entry in collection if entry.recipe is not None}
+    roots: dict[Path, Recipe] = {}
+    for path, recipe in recipes.items():
+        seen, here, root = {path}, path, recipe
+        while _is_step(root):
+            here = here.parent / str(root.training.start_from)
+            if here in seen or here not in recipes:
+                break
+            seen.add(here)
+            root = recipes[here]
+        if root is not recipe and not root.penalised:
+            roots[path] = root
+    return roots
+
+
+def _is_step(recipe: Recipe) -> bool:
+    penalty = recipe.penalty
+    fixed = penalty.strength > 0 and penalty.target is None and penalty.schedule == "constant"
+    return fixed and recipe.training.start_from is not None
+
+
+def _kinds(entries: list[Entry], roots: Mapping[Path, Recipe]) -> dict[str, str]:
+    folders = {entry.path.parent for entry in entries if entry.path in roots}
+    kinds = {}
+    for entry in entries:
+        if entry.recipe is not None:
+            way = "budget" if entry.recipe.penalty.budget is not None else ""
+            if entry.path in roots:
+                way = f"frontier {entry.path.parent.name}" if len(folders) > 1 else "frontier"
+            kinds[entry.name] = f"{kind_label(entry.recipe.penalty.kind)} {way}".strip()
+    return kinds
+
+
 def _baseline_joules(entries: list[Entry]) -> float | None:
     by_seed: dict[int, list[float]] = {}
     for run in measured(entries):
-        if run.recipe.penalty.strength == 0:
+        if not run.recipe.penalised:
             by_seed.setdefault(run.recipe.seed, []).append(run.joules)
     if not by_seed:
         return None
     return statistics.fmean(statistics.fmean(joules) for joules in by_seed.values()) or None
 
 
-def _curves(entries: list[Entry], baseline: float | None) -> tuple[Curve, ...]:
+def _curves(entries: list[Entry], baseline: float | None, kinds: Mapping[str, str]) -> tuple[Curve, ...]:
     if baseline is None:
         return ()
     by_curve: dict[tuple[str, float], list[Point]] = {}
@@ -192,23 +262,25 @@ def _curves(entries: list[Entry], baseline: float | None) -> tuple[Curve, ...]:
             energy=joules / baseline,
             accuracy=test.accuracy,
             strength=recipe.penalty.strength,
+            budget=budget_label(recipe),
+            rank=rank(recipe, baseline),
             seed=recipe.seed,
             run=entry.name,
             joules=joules,
             dead_rate=test.dead_rate,
             rate_mean=test.rate_mean,
         )
-        if recipe.penalty.strength == 0:
+        if not recipe.penalised:
             without.setdefault(recipe.seed, point)
         else:
-            by_curve.setdefault((recipe.penalty.kind, recipe.penalty.p), []).append(point)
-    order = ("syn", "total", "balance")
+            by_curve.setdefault((kinds[entry.name], recipe.penalty.p), []).append(point)
+    order = [kind_label(kind) for kind in ("syn", "total", "balance")]
     ranked = sorted(by_curve, key=lambda key: (order.index(key[0]) if key[0] in order else len(order), key))
     return tuple(
         Curve(
-            kind_label(kind),
+            kind,
             variant_label(p),
-            tuple(sorted(by_curve[kind, p], key=lambda point: (point.strength, point.seed))),
+            tuple(sorted(by_curve[kind, p], key=lambda point: (point.rank, point.seed))),
             tuple(without[seed] for seed in sorted(without)),
         )
         for kind, p in ranked

@@ -26,7 +26,8 @@ _BOTH = {"training": ORANGE, "validation": BLUE}
 TRAINING = {
     "loss": ("cross-entropy", "", _BOTH),
     "accuracy": ("accuracy", "%", _BOTH),
-    "energy": ("energy per image (µJ)", "", {"validation": BLUE}),
+    "energy": ("energy per image (µJ)", "", {"validation": BLUE, "wanted by the budget": GREY}),
+    "strength": ("strength λ'", "", {"strength": PURPLE}),
 }
 """What is drawn of a training: the title of the axis, its format, and the lines with their colours."""
 
@@ -98,7 +99,7 @@ def tradeoff(
         y="mean(accuracy)",
         dx="stdev(energy)",
         dy="stdev(accuracy)",
-        groupby=["kind", "variant", "strength"],
+        groupby=["kind", "variant", "strength", "rank"],
     ).transform_calculate(
         **{  # one seed has no deviation
             f"{axis}{end}": f"datum.{axis} {sign} (isFinite(datum.d{axis}) ? datum.d{axis} : 0)"
@@ -110,13 +111,13 @@ def tradeoff(
     mean_y = alt.Y("y:Q", title=accuracy_title, axis=percent, scale=y_scale)
     tooltip = [
         *(alt.Tooltip("run:N"), alt.Tooltip("kind:N", title="penalty"), alt.Tooltip("variant:N", title="power")),
-        *(alt.Tooltip("strength:Q", title="λ'"), alt.Tooltip("seed:N")),
+        *(alt.Tooltip("strength:N", title="λ' or budget"), alt.Tooltip("seed:N")),
         *(alt.Tooltip("accuracy:Q", format=".2%"), alt.Tooltip("energy:Q", format=".2%")),
     ]
     chart: alt.LayerChart = alt.LayerChart(
         layer=[
             means.mark_line(clip=True, strokeWidth=2).encode(
-                x=mean_x, y=mean_y, color=colour, strokeDash=dash, order="strength:Q"
+                x=mean_x, y=mean_y, color=colour, strokeDash=dash, order="rank:Q"
             ),
             means.mark_rule(clip=True, opacity=0.6).encode(x=mean_x, y=alt.Y("y1:Q"), y2="y2:Q", color=colour),
             means.mark_rule(clip=True, opacity=0.6).encode(x=alt.X("x1:Q"), x2="x2:Q", y=mean_y, color=colour),
@@ -201,8 +202,8 @@ def training(rows: Sequence[Row], key: str, width: Width = 300, height: int = 20
 
 
 def training_curves(rows: Mapping[str, Sequence[Row]]) -> alt.HConcatChart:
-    """Loss, accuracy and energy side by side, of `rows.training_rows`."""
-    return alt.hconcat(*(training(rows[key], key) for key in TRAINING))
+    """Loss, accuracy, energy and strength side by side, of `rows.training_rows`, as far as they are known."""
+    return alt.hconcat(*(training(rows[key], key) for key in TRAINING if rows[key]))
 
 
 def _bars(rows: Sequence[Row], networks: Sequence[str], y: alt.Y, width: Width, height: int) -> alt.Chart:

@@ -24,7 +24,8 @@ def curve_rows(curves: Iterable[Curve]) -> list[dict[str, Any]]:
                     "run": point.run,
                     "kind": kind,
                     "variant": variant,
-                    "strength": point.strength,
+                    "strength": point.budget or f"{point.strength:g}",
+                    "rank": point.rank,
                     "seed": str(point.seed),
                     "energy": point.energy,
                     "accuracy": point.accuracy,
@@ -55,11 +56,12 @@ def mean_layers(entries: Sequence[Entry]) -> list[MeasuredLayer]:
 
 
 def training_rows(training: Iterable[Epoch]) -> dict[str, list[dict[str, Any]]]:
-    """Rows of loss, accuracy and energy (microjoules, on the validation images), with epochs counted from 1."""
+    """Rows of loss, accuracy, energy (microjoules, on the validation images) and strength; epochs count from 1."""
     series = {
         "loss": (("training", "train_loss", 1.0), ("validation", "validation_loss", 1.0)),
         "accuracy": (("training", "train_accuracy", 1.0), ("validation", "validation_accuracy", 1.0)),
-        "energy": (("validation", "joules", 1e6),),
+        "energy": (("validation", "joules", 1e6), ("wanted by the budget", "target_joules", 1e6)),
+        "strength": (("strength", "strength", 1.0),),
     }
     training = list(training)
     return {

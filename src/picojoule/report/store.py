@@ -5,15 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from picojoule.report.collection import Collection, Entry, MeasuredLayer
-from picojoule.report.curve import FREE_KEYS, Setting, flattened, kind_label, measured, variant_label
+from picojoule.report.curve import FREE_KEYS, Setting, budget_label, flattened, measured, rank, variant_label
 from picojoule.report.figures import colours
 from picojoule.report.page import compact
 
 _COLUMNS = (
-    *("name", "state", "reason", "setting", "on_curve", "kind", "variant", "strength", "seed"),
+    *("name", "state", "reason", "setting", "on_curve", "kind", "variant", "strength", "budget", "rank", "seed"),
     *("accuracy", "energy", "joules", "rate", "dead", "layers"),
 )
-_TRAINING = ("epoch", "train_loss", "validation_loss", "train_accuracy", "validation_accuracy", "joules")
+_TRAINING = (
+    "epoch",
+    "train_loss",
+    "validation_loss",
+    "train_accuracy",
+    "validation_accuracy",
+    "joules",
+    "target_joules",
+    "strength",
+)
 _DIGITS = 5
 
 
@@ -71,9 +80,11 @@ def _row(
         "reason": entry.reason,
         "setting": place,
         "on_curve": int(on_curve),
-        "kind": kind_label(penalty.kind) if penalty is not None else None,
+        "kind": settings[place].kinds.get(entry.name) if place is not None else None,
         "variant": variant_label(penalty.p) if penalty is not None else None,
         "strength": _short(penalty.strength) if penalty is not None else None,
+        "budget": budget_label(entry.recipe) if entry.recipe is not None else None,
+        "rank": _short(rank(entry.recipe, baseline)) if entry.recipe is not None else None,
         "seed": entry.recipe.seed if entry.recipe is not None else None,
         "accuracy": _short(test.accuracy) if test is not None else None,
         "energy": _short(test.joules / baseline) if test is not None and test.joules is not None and baseline else None,
@@ -110,8 +121,8 @@ def _layers(layers: tuple[MeasuredLayer, ...]) -> dict[str, list[float | None]]:
 def _note(setting: Setting) -> str:
     if setting.baseline_joules is None:
         return (
-            "This setting has no finished run with penalty.strength = 0 that spikes, so energy has no baseline to be "
-            "measured against: train one to see the curves."
+            "This setting has no finished run without a penalty (penalty.strength = 0) that spikes, so energy has no "
+            "baseline to be measured against: train one to see the curves."
         )
     return "" if setting.curves else "Only the baseline is here so far: train with penalty.strength > 0 to see a curve."
 

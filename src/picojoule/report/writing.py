@@ -15,7 +15,7 @@ import altair as alt
 from picojoule.record import write_atomically
 from picojoule.report import drawing, figures
 from picojoule.report.collection import STATES, Collection, Entry, gather
-from picojoule.report.curve import Priced, Setting, mean_table, measured, settings
+from picojoule.report.curve import Priced, Setting, budget_label, mean_table, measured, settings
 from picojoule.report.page import asset, chart_place, figure_place, page, table
 from picojoule.report.rows import BASELINE, curve_rows, layer_rows, mean_layers, training_rows
 from picojoule.report.scoring import score, score_table
@@ -157,7 +157,7 @@ def run_table(collection: Collection, found: list[Setting]) -> Sheet:
         rows.append(
             (
                 *(entry.name, entry.state, setting.label if setting is not None else ""),
-                *((penalty.kind, f"{penalty.p:g}", f"{penalty.strength:g}") if penalty is not None else ("", "", "")),
+                *((penalty.kind, f"{penalty.p:g}", _amount(entry)) if penalty is not None else ("", "", "")),
                 entry.recipe.seed if entry.recipe is not None else "",
                 *((test.accuracy, test.joules) if test is not None else ("", "")),
                 (test.joules / baseline if test.joules is not None and baseline else None) if test is not None else "",
@@ -166,6 +166,10 @@ def run_table(collection: Collection, found: list[Setting]) -> Sheet:
             )
         )
     return Sheet(columns, tuple(rows))
+
+
+def _amount(entry: Entry) -> str:
+    return (budget_label(entry.recipe) or f"{entry.recipe.penalty.strength:g}") if entry.recipe is not None else ""
 
 
 # --- Figures ---------------------------------------------------------------------------------------------------------
@@ -247,7 +251,8 @@ def _body(title: str, collection: Collection, found: list[Setting], scores: Mapp
         shares=chart_place("shares", "Share of the energy and of each penalty"),
         training=figure_place("training-loss", "Loss")
         + figure_place("training-accuracy", "Accuracy")
-        + figure_place("training-energy", "Energy on the validation images"),
+        + figure_place("training-energy", "Energy on the validation images")
+        + figure_place("training-strength", "Strength of the penalty"),
     )
 
 

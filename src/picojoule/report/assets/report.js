@@ -26,7 +26,9 @@
     const [scale, unit] = UNITS.find(([least]) => value >= least) ?? UNITS.at(-1);
     return `${Number((value / scale).toPrecision(3))} ${unit}`;
   }
-  const penalty = (run) => (run.strength === 0 ? "none" : known(run.kind) ? `${run.kind} (${run.variant})` : "–");
+  const plain = (run) => run.strength === 0 && !run.budget;
+  const amount = (run) => run.budget || (run.strength ?? "–");
+  const penalty = (run) => (plain(run) ? "none" : known(run.kind) ? `${run.kind} (${run.variant})` : "–");
   function element(tag, text = "", name = "") {
     const made = document.createElement(tag);
     made.textContent = text;
@@ -38,9 +40,10 @@
 
   const curveRow = (run) => ({
     run: run.name,
-    kind: run.strength === 0 ? "baseline" : run.kind,
-    variant: run.strength === 0 ? "" : run.variant,
-    strength: run.strength,
+    kind: plain(run) ? "baseline" : run.kind,
+    variant: plain(run) ? "" : run.variant,
+    strength: String(amount(run)),
+    rank: run.rank,
     seed: String(run.seed),
     energy: run.energy,
     accuracy: run.accuracy,
@@ -106,6 +109,14 @@
     return { joules: mean("joules"), rate: mean("rate") };
   }
 
+  function saved(run, layers, before) {
+    const less = before.joules.map((value, i) => value - layers.joules[i]);
+    const total = less.reduce((a, b) => a + b, 0);
+    if (total <= 0) return "";
+    const parts = store.layers[run.layers].map(([name], i) => [name, less[i]]).sort(([, a], [, b]) => b - a);
+    return `${joules(total)} saved an image: ${parts.map(([name, value]) => `${name} ${percent(value / total, 0)}`).join(", ")}.`;
+  }
+
   function measuredShares(run) {
     const { layers } = details(run);
     const neurons = store.layers[run.layers].map(([, count]) => count);
@@ -152,7 +163,7 @@
     $("run-state").textContent = reason ? `${run.state}: ${reason}` : run.state;
     $("run-state").className = `state-${run.state}`;
     const facts = {
-      penalty: penalty(run), "λ'": run.strength ?? "–", seed: run.seed ?? "–", accuracy: percent(run.accuracy),
+      penalty: penalty(run), "λ' or budget": amount(run), seed: run.seed ?? "–", accuracy: percent(run.accuracy),
       "energy per image": known(run.accuracy) ? joules(run.joules) : "–", "of the baseline": percent(run.energy, 1),
       "mean firing rate": percent(run.rate), "dead neurons": percent(run.dead),
     };
@@ -167,21 +178,27 @@
     const drawings = [];
     $("run-layers").hidden = !layers;
     if (layers) {
-      const baseline = runs.filter((r) => r.setting === run.setting && r.strength === 0 && r.on_curve && r.layers === run.layers);
+      const baseline = runs.filter((r) => r.setting === run.setting && plain(r) && r.on_curve && r.layers === run.layers);
+      const before = baseline.length && !plain(run) ? meanOf(baseline) : null;
+      $("run-saved").textContent = before ? saved(run, layers, before) : "";
       const rows = [
-        ...(baseline.length && run.strength !== 0 ? layerRows("baseline", run.layers, meanOf(baseline)) : []),
+        ...(before ? layerRows("baseline", run.layers, before) : []),
         ...layerRows("this run", run.layers, layers),
       ];
       drawings.push(picojoule.put("layer-energy", { rows }), picojoule.put("layer-rate", { rows }), drawShares());
     }
     $("run-training").hidden = !training;
     if (training) {
-      const scaled = { ...training, microjoules: training.joules.map((value) => (known(value) ? value * 1e6 : null)) };
+      const micro = (values) => values.map((value) => (known(value) ? value * 1e6 : null));
+      const scaled = { ...training, microjoules: micro(training.joules), wanted: micro(training.target_joules) };
       drawings.push(
         picojoule.put("training-loss", { rows: trainingRows(scaled, { training: "train_loss", validation: "validation_loss" }) }),
         picojoule.put("training-accuracy", { rows: trainingRows(scaled, { training: "train_accuracy", validation: "validation_accuracy" }) }),
-        picojoule.put("training-energy", { rows: trainingRows(scaled, { validation: "microjoules" }) }),
+        picojoule.put("training-energy", { rows: trainingRows(scaled, { validation: "microjoules", "wanted by the budget": "wanted" }) }),
       );
+      const strength = trainingRows(scaled, { strength: "strength" });
+      $("training-strength").parentElement.hidden = strength.length === 0;
+      if (strength.length) drawings.push(picojoule.put("training-strength", { rows: strength }));
     }
     await Promise.all(drawings);
   }
@@ -194,7 +211,7 @@
     ["run", "name", (run) => run.name, true],
     ...(many ? [["setting", "setting", (run) => store.settings[run.setting]?.label ?? "–", true]] : []),
     ["penalty", "kind", penalty, true],
-    ["λ'", "strength", (run) => run.strength ?? "–"],
+    ["λ' or budget", "rank", amount],
     ["seed", "seed", (run) => run.seed ?? "–"],
     ["accuracy", "accuracy", (run) => percent(run.accuracy)],
     ["energy", "joules", (run) => (known(run.accuracy) ? joules(run.joules) : "–")],

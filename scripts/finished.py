@@ -1,0 +1,46 @@
+"""Finished runs, as the experiments beside this file read them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from picojoule import Recipe, Run
+from picojoule.record import write_atomically
+
+
+class Finished(NamedTuple):
+    recipe: Recipe
+    result: dict[str, Any]
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.result["test"]["accuracy"])
+
+    @property
+    def joules(self) -> float:
+        return float(self.result["test"]["joules"])
+
+
+def gather(folder: Path) -> list[Finished]:
+    """Every finished run below a folder."""
+    runs = [Run(path.parent) for path in sorted(folder.rglob("result.json"))]
+    return [Finished(run.recipe, run.result) for run in runs]
+
+
+def on_the_curve(joules: float, runs: Iterable[Finished]) -> float:
+    """The accuracy at that energy on straight lines, over log energy, between runs of one seed."""
+    points = sorted((run.joules, run.accuracy) for run in runs)
+    energies, accuracies = zip(*points, strict=True)
+    return float(np.interp(math.log(joules), np.log(energies), accuracies))
+
+
+def write(path: Path, content: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+    print(path)

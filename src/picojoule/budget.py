@@ -1,0 +1,233 @@
+"""The strength that meets a budget: a Lagrange multiplier that rises while the network spends too much.
+
+The problem is min CE subject to E ≤ target. A run has three stretches:
+
+1. *reference*, the first tenth of the epochs (at least one): no penalty; E on the validation images at its end is the
+   reference energy E₀, unless a finished run was named for it;
+2. *descent*, up to half of the run: the share x of E₀ that is wanted falls from 1 to the budget so that 1/x grows
+   evenly;
+3. *hold*: it stays there while the learning rate runs out.
+
+    λ = (1/Ω₀) · (1/x − 1) · exp(I) · (1 + K(τ)·e within [−3, 5]),   e = log(E / (x·E₀)),   I ← I + 12·e·Δτ
+
+The first two factors are a forecast: trained networks follow E/E₀ ≈ 1/(1 + λΩ₀) within a factor of two in λ, so λ grows
+about evenly in the descent, as the schedule "linear" has it. The other two correct it. τ is the learning rate spent
+after the first stretch as a share of all that is to be spent, and K(τ) = min(2/(1 − τ), 60): the less the network can
+still move, the harder it is pushed. While |e| > 0.25 the network is still on its way and I rests. Spikes are lost much
+faster than they come back, so a network that fell below the target is pulled up by a λ that may turn negative for a
+while, unless the target is no less than the reference: then there is nothing to spend more on.
+
+E is seen every tenth batch (oftener in a short run): Ω of a fixed sample of training images in evaluation mode (no
+dropout, batch norm's running averages), times the joules on the validation images per unit of it, which are measured
+together after each epoch. The same images every time: with fresh ones the estimate would carry their differences. So
+neither prices nor the kind of penalty matter; with Ω_total or Ω_balance the budget is still one of energy, only less
+steadily followed between epochs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from picojoule.units import parse_joules
+
+_REFERENCE = 0.1
+_DESCENDED = 0.5
+_ON_ITS_WAY = 0.25
+_INTEGRAL = 12.0
+_LARGEST_INTEGRAL = 5.0
+"""λ stays within a factor of the forecast, also where a target is out of reach."""
+_PROPORTIONAL = 2.0
+_LARGEST_PROPORTIONAL = 60.0
+_PUSH = (-3.0, 5.0)
+_BETWEEN_LOOKS = 10
+"""Batches; fewer where a run has fewer than _LOOKS times as many."""
+_LOOKS = 120
+_NEARLY_ALL = 0.95
+"""A budget of all or more than the reference energy is steered like one of this share: λ = 0 could not be corrected."""
+_NOTHING = 1e-30
+"""Stands in for an energy of zero, which has no logarithm."""
+
+FLOOR = 1e-3
+"""The guard's least firing rate, in spikes per neuron and step, each weighted as in the penalty."""
+
+
+def tolerance(target: float, reference: float) -> float:
+    """By how many joules a network may miss a target and still meet it: 3 % of it, or 0.6 % of the reference.
+
+    >>> tolerance(0.5, 1.0), tolerance(0.05, 1.0)
+    (0.015, 0.006)
+    """
+    return max(0.03 * target, 0.006 * reference)
+
+
+@dataclass
+class _State:
+    """All that a resumed run must find again."""
+
+    omega: float | None = None
+    """log Ω of the sample when it was last looked at."""
+    price: float = 0.0
+    """log(joules on the validation images / Ω of the sample)."""
+    reference: float | None = None
+    """E₀, in joules."""
+    omega_at_reference: float = 0.0
+    integral: float = 0.0
+    strength: float = 0.0
+
+
+class Budget:
+    """The strength of one run, batch by batch.
+
+    >>> budget = Budget(0.5, epochs=10, batches=100)
+    >>> budget.strength
+    0.0
+    """
+
+    def __init__(self, budget: float | str, epochs: int, batches: int, reference: float | None = None) -> None:
+        self._budget = budget
+        self._epochs, self._batches = epochs, batches
+        self._named_reference = reference
+        self._first = max(1, round(_REFERENCE * epochs))
+        """Epochs of the first stretch."""
+        self._between_looks = min(max(epochs * batches // _LOOKS, 1), _BETWEEN_LOOKS)
+        self._descended = max(_DESCENDED, (self._first + 1) / epochs)
+        paces = [_pace(epoch, epochs) for epoch in range(epochs)]
+        self._to_spend = sum(paces[self._first :]) * batches
+        self._spent_before = [sum(paces[self._first : epoch]) * batches for epoch in range(epochs)]
+        self._state = _State()
+
+    @property
+    def strength(self) -> float:
+        """λ for the next batch."""
+        return self._state.strength
+
+    @property
+    def reference(self) -> float | None:
+        """E₀ in joules, once it is known."""
+        return self._state.reference
+
+    @property
+    def target(self) -> float | None:
+        """The joules that the network is to spend, once they are known."""
+        if isinstance(self._budget, str):
+            return parse_joules(self._budget)
+        return None if self.reference is None else self._budget * self.reference
+
+    def looks(self, epoch: int, batch: int) -> bool:
+        """Whether Ω of the sample is wanted after this batch."""
+        return self.reference is not None and (epoch * self._batches + batch) % self._between_looks == 0
+
+    def step(self, epoch: int, batch: int, omega: float | None) -> None:
+        """Choose the strength that follows on a batch; `omega` is Ω of the sample where it was wanted."""
+        state = self._state
+        if omega is not None:
+            state.omega = _log(omega)
+        if state.reference is not None and state.omega is not None:
+            self._steer(state, state.reference, state.omega + state.price, epoch, batch)
+
+    def _steer(self, state: _State, reference: float, log_joules: float, epoch: int, batch: int) -> None:
+        share = self._wanted_share(reference, (epoch + (batch + 1) / self._batches) / self._epochs)
+        error = log_joules - math.log(share * reference)
+        pace = _pace(epoch, self._epochs)
+        if abs(error) <= _ON_ITS_WAY or share * reference == self.target:
+            step = _INTEGRAL * min(max(error, -_ON_ITS_WAY), _ON_ITS_WAY) * pace / self._to_spend
+            state.integral = min(max(state.integral + step, -_LARGEST_INTEGRAL), _LARGEST_INTEGRAL)
+        left = 1 - (self._spent_before[epoch] + pace * (batch + 1)) / self._to_spend
+        gain = min(_PROPORTIONAL / max(left, 1e-6), _LARGEST_PROPORTIONAL)
+        push = min(max(1 + gain * error, _PUSH[0] if share < 1 else 0.0), _PUSH[1])
+        forecast = (1 / min(share, _NEARLY_ALL) - 1) / math.exp(state.omega_at_reference)
+        state.strength = forecast * math.exp(state.integral) * push
+
+    def _wanted_share(self, reference: float, progress: float) -> float:
+        target = self.target
+        assert target is not None  # the reference is known
+        began = self._first / self._epochs
+        descended = min(max((progress - began) / (self._descended - began), 0), 1)
+        return 1 / (1 + (reference / target - 1) * descended)
+
+    def measured(self, epoch: int, joules: float, omega: float) -> None:
+        """What the network spends after an epoch on the validation images, and its Ω of the sample."""
+        state = self._state
+        state.omega = _log(omega)
+        state.price = _log(joules) - state.omega
+        if state.reference is None and epoch + 1 >= self._first:
+            state.reference = self._named_reference or joules
+            state.omega_at_reference = state.omega
+
+    def wanted(self, epoch: int) -> float | None:
+        """The joules that are wanted at the end of an epoch; None in the first stretch."""
+        if self.reference is None or epoch < self._first:
+            return None
+        return self.reference * self._wanted_share(self.reference, (epoch + 1) / self._epochs)
+
+    def state_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self._state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._state = _State(**state)
+
+
+def _pace(epoch: int, epochs: int) -> float:
+    """The learning rate of an epoch as a share of the first one's."""
+    return 0.5 * (1 + math.cos(math.pi * epoch / epochs))
+
+
+def _log(value: float) -> float:
+    return math.log(max(value, _NOTHING))
+
+
+class Guard:
+    """Keeps every layer from falling silent: a layer near the floor is spared, one below it is paid for firing.
+
+        charge = Σ_l w_l Ω_l,   w_l = (r_l/floor − 1)/3 up to 1, and −1 at r_l = 0
+
+    with r_l the layer's firing rate on the batch before, Ω_l / Ω_l(1). From four times the floor up, w_l = 1. It works
+    ahead of silence, because out of it there is hardly a way back: far below the threshold the surrogate has vanished.
+
+    >>> guard = Guard({"spike1": 0.6, "spike2": 0.4})
+    >>> guard.observe([0.2, 0.0025])
+    >>> guard.weights, guard.holding
+    ({'spike1': 1.0, 'spike2': 0.5}, ['spike2'])
+    """
+
+    def __init__(self, at_one: Mapping[str, float], floor: float = FLOOR) -> None:
+        self._at_one, self._floor = dict(at_one), floor
+        self._rates: list[float] | None = None
+
+    @property
+    def weights(self) -> dict[str, float]:
+        rates = self._rates or [math.inf] * len(self._at_one)
+        return {name: self._weight(rate) for name, rate in zip(self._at_one, rates, strict=True)}
+
+    def _weight(self, rate: float) -> float:
+        return min((rate / self._floor - 1) / 3, 1.0) if rate > 0 else -1.0
+
+    @property
+    def holding(self) -> list[str]:
+        """The layers that would fall silent, or nearly so, without the guard."""
+        return [name for name, weight in self.weights.items() if weight < 1]
+
+    def charge(self, shares: Mapping[str, Tensor]) -> Tensor:
+        weights = self.weights
+        return torch.stack([share * weights.get(name, 1.0) for name, share in shares.items()]).sum()
+
+    def rates(self, shares: Mapping[str, Tensor]) -> list[float]:
+        """Firing rates of the guarded layers on one batch, each neuron weighted as in the penalty."""
+        values: list[float] = torch.stack([shares[name].detach() for name in self._at_one]).tolist()
+        return [value / one for value, one in zip(values, self._at_one.values(), strict=True)]
+
+    def observe(self, rates: Sequence[float]) -> None:
+        self._rates = list(rates)
+
+    def state_dict(self) -> list[float] | None:
+        return self._rates
+
+    def load_state_dict(self, state: list[float] | None) -> None:
+        self._rates = state

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import math
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+import picojoule as pj
+import tiny
+from picojoule import engine
+from picojoule.budget import FLOOR, Budget, Guard, tolerance
+from tiny import Watcher, signal_to_self, traces
+
+SHORT = ("penalty.strength=0", "training.epochs=4")
+LONG = ("penalty.strength=0", "training.epochs=16", "data.limit=1000", "training.batch_size=25", "optimizer.lr=0.004")
+"""Enough batches, and small enough steps, to be steered."""
+
+
+def share(run: pj.Run) -> float:
+    return float(run.result["validation"]["joules"] / run.result["reference_joules"])
+
+
+# --- The controller alone, on networks that are formulas -------------------------------------------------------------
+
+
+def steered(budget: Budget, epochs: int, batches: int, *, tau: float, scale: float, joules: float) -> list[float]:
+    """A make-believe network: Ω drifts towards 0.1/(1 + scale·λ·0.1), the faster the higher the learning rate."""
+    omega, spent = 0.1, []
+    for epoch in range(epochs):
+        pace = 0.5 * (1 + math.cos(math.pi * epoch / epochs))
+        for batch in range(batches):
+            goal = 0.1 / (1 + max(scale * budget.strength * 0.1, -0.5))
+            omega *= (goal / omega) ** (pace / tau)
+            budget.step(epoch, batch, omega if budget.looks(epoch, batch) else None)
+        budget.measured(epoch, omega * joules, omega)
+        spent.append(omega * joules)
+    return spent
+
+
+@pytest.mark.parametrize("target", [0.8, 0.5, 0.3, 0.2, 0.1, 0.05])
+@pytest.mark.parametrize("scale", [0.4, 1.0, 2.5])
+@pytest.mark.parametrize(("epochs", "batches"), [(5, 100), (10, 50), (150, 500)])
+def test_the_target_is_met_by_any_response(target: float, scale: float, epochs: int, batches: int) -> None:
+    budget = Budget(target, epochs, batches)
+    spent = steered(budget, epochs, batches, tau=20, scale=scale, joules=7e-5)
+    assert budget.reference == pytest.approx(7e-6)
+    assert budget.target == pytest.approx(target * 7e-6)
+    assert abs(spent[-1] - target * 7e-6) <= tolerance(target * 7e-6, 7e-6)
+
+
+def test_a_budget_in_joules_needs_no_reference_to_be_known() -> None:
+    budget = Budget("2 µJ", 10, 50)
+    assert budget.target == 2e-6
+    spent = steered(budget, 10, 50, tau=20, scale=1, joules=7e-5)
+    assert spent[-1] == pytest.approx(2e-6, rel=0.03)
+
+
+def test_a_named_reference_takes_the_place_of_the_first_stretch() -> None:
+    budget = Budget(0.5, 10, 50, reference=4e-6)
+    spent = steered(budget, 10, 50, tau=20, scale=1, joules=7e-5)
+    assert budget.reference == 4e-6
+    assert spent[-1] == pytest.approx(2e-6, rel=0.03)
+
+
+def test_a_budget_above_what_is_spent_anyway_adds_no_energy() -> None:
+    budget = Budget("10 µJ", 10, 50)
+    spent = steered(budget, 10, 50, tau=20, scale=1, joules=7e-5)
+    assert max(spent) <= 7e-6 * 1.0001
+    assert spent[-1] > 6e-6
+
+
+def test_the_first_stretch_is_free_and_a_resumed_budget_goes_on() -> None:
+    whole, first = Budget(0.3, 4, 10), Budget(0.3, 4, 10)
+    steered(whole, 4, 10, tau=5, scale=1, joules=1.0)
+    for batch in range(10):
+        first.step(0, batch, 0.1 if first.looks(0, batch) else None)
+        assert first.strength == 0
+    first.measured(0, 0.1, 0.1)
+    first.step(1, 0, 0.1)
+    assert first.strength > 0
+    again = Budget(0.3, 4, 10)
+    again.load_state_dict(first.state_dict())
+    for budget in (first, again):
+        budget.step(1, 1, 0.09)
+    assert again.strength == first.strength
+    assert again.state_dict() == first.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("rate", "weight"), [(0.0, -1), (FLOOR / 4, -0.25), (FLOOR, 0), (2.5 * FLOOR, 0.5), (5 * FLOOR, 1)]
+)
+def test_the_guard_spares_a_layer_near_the_floor_and_pays_one_below_it(rate: float, weight: float) -> None:
+    guard = Guard({"a": 0.25, "b": 0.75})
+    shares = {"a": torch.tensor(0.25 * rate), "b": torch.tensor(0.75 * 0.5)}
+    guard.observe(guard.rates(shares))
+    assert guard.weights == pytest.approx({"a": weight, "b": 1}, abs=1e-6)
+    assert guard.charge(shares).item() == pytest.approx(weight * 0.25 * rate + 0.75 * 0.5, rel=1e-6)
+    assert guard.holding == (["a"] if weight < 1 else [])
+
+
+# --- Runs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "overrides"),
+    [
+        (0.6, ()),
+        (0.3, ()),
+        (0.15, ()),
+        (0.4, ("energy.hardware=loihi", "energy.psi=uniform")),
+        (0.4, ("optimizer.name=sgd", "optimizer.lr=0.05")),
+    ],
+    ids=str,
+)
+def test_a_run_ends_at_its_budget(tmp_path: Path, target: float, overrides: tuple[str, ...]) -> None:
+    run = pj.fit(tiny.recipe(*LONG, f"penalty.budget={target}", *overrides), tmp_path)
+    reference = run.result["reference_joules"]
+    assert run.result["budget"]["target_joules"] == pytest.approx(target * reference)
+    assert run.result["budget"]["met"]
+    assert abs(share(run) - target) <= max(0.03 * target, 0.006)
+    assert run.result["validation"]["joules"] == run.metrics[run.result["budget"]["epoch"]]["joules"]
+    assert pj.evaluate(run, "validation").energy.joules == run.result["validation"]["joules"]  # type: ignore[union-attr]
+    assert run.metrics[0]["strength"] == 0
+    assert run.metrics[0]["target_joules"] is None
+    wanted = [entry["target_joules"] for entry in run.metrics if entry["target_joules"] is not None]
+    assert wanted == sorted(wanted, reverse=True)
+    assert wanted[-1] == pytest.approx(target * reference)
+
+
+def test_the_reference_is_the_unpenalised_network_and_its_full_training_is_named_too(tmp_path: Path) -> None:
+    baseline = pj.fit(tiny.recipe(*SHORT), tmp_path)
+    watcher = Watcher()
+    run = pj.fit(tiny.recipe(*SHORT, "penalty.budget=90%"), tmp_path, reporters=[watcher])
+    assert run.result["reference_joules"] == run.metrics[0]["joules"] == baseline.metrics[0]["joules"]
+    assert run.result["budget"]["baseline_joules"] == baseline.result["validation"]["joules"]
+    assert any("of the fully trained baseline's" in text for text in watcher.said)
+
+
+def test_a_named_baseline_run_gives_the_reference(tmp_path: Path) -> None:
+    baseline = pj.fit(tiny.recipe(*SHORT, "seed=5"), tmp_path)
+    run = pj.fit(tiny.recipe(*SHORT, "penalty.budget=50%", f"penalty.reference={baseline.path.name}"), tmp_path)
+    assert run.result["reference_joules"] == baseline.result["validation"]["joules"]
+    with pytest.raises(pj.PicojouleError, match=r"energy\.hardware"):
+        pj.fit(
+            tiny.recipe(
+                *SHORT, "penalty.budget=50%", f"penalty.reference={baseline.path.name}", "energy.hardware=loihi"
+            ),
+            tmp_path,
+        )
+
+
+@pytest.mark.parametrize("batch", [tiny.BATCHES - 1, tiny.BATCHES + 2, 3 * tiny.BATCHES, 4 * tiny.BATCHES])
+def test_a_stopped_budget_run_goes_on_to_the_same_end(tmp_path: Path, batch: int) -> None:
+    recipe = tiny.recipe(*SHORT, "penalty.budget=40%")
+    undisturbed = traces(pj.fit(recipe, tmp_path / "undisturbed"))
+    with pytest.raises(engine.Interrupted):
+        pj.fit(recipe, tmp_path, reporters=[Watcher(after_batch={batch: signal_to_self(signal.SIGTERM)})])
+    assert traces(pj.fit(recipe, tmp_path)) == undisturbed
+
+
+def test_a_budget_out_of_reach_is_not_claimed(tmp_path: Path) -> None:
+    """Without the guard the network is driven silent; what is kept still fires."""
+    recipe = tiny.recipe(
+        *SHORT, "training.epochs=8", "optimizer.lr=0.05", "penalty.budget=0.01%", "penalty.guard=false"
+    )
+    watcher = Watcher()
+    run = pj.fit(recipe, tmp_path, reporters=[watcher])
+    outcome, validation = run.result["budget"], run.result["validation"]
+    assert not outcome["met"]
+    assert outcome["silenced"]
+    first = outcome["silenced"][0]
+    assert run.metrics[first["epoch"]]["joules"] == first["joules"]
+    assert any(f"the layer {first['layer']} fell silent in epoch {first['epoch'] + 1}" in text for text in watcher.said)
+    assert any("is not met" in text for text in watcher.said)
+    assert all(layer["rate"] > 0 for layer in validation["layers"])
+    assert validation["joules"] == run.metrics[outcome["epoch"]]["joules"]
+
+
+def test_the_guard_keeps_every_layer_firing(tmp_path: Path) -> None:
+    overrides = ("penalty.strength=1000", "training.epochs=24", "data.limit=400")
+    free, guarded = (
+        pj.fit(tiny.recipe(*overrides, *more), tmp_path).result["validation"]["layers"]
+        for more in ((), ("penalty.guard=true",))
+    )
+    assert min(layer["rate"] for layer in free) == 0
+    assert min(layer["rate"] for layer in guarded) > 0
+
+
+@pytest.mark.parametrize("kind", ["total", "balance"])
+def test_other_penalties_are_steered_by_the_energy_too(tmp_path: Path, kind: str) -> None:
+    run = pj.fit(tiny.recipe(*SHORT, "penalty.budget=50%", f"penalty.kind={kind}"), tmp_path)
+    assert run.result["budget"]["target_joules"] == pytest.approx(0.5 * run.metrics[0]["joules"])
+    assert run.metrics[-1]["strength"] != 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (("penalty.strength=4",), "finds the strength by itself"),
+        (("penalty.strength=0", "neuron.kind=relu"), "has no spikes"),
+        (("penalty.strength=0", "training.epochs=2"), "3 or more"),
+        (("penalty.strength=0", "penalty.schedule=constant"), "has no meaning"),
+        (("penalty.strength=0", "penalty.kind=target", "penalty.target=0.5"), "its own target"),
+    ],
+)
+def test_what_a_budget_excludes(overrides: tuple[str, ...], words: str) -> None:
+    with pytest.raises(pj.PicojouleError, match=words):
+        tiny.recipe("penalty.budget=30%", *overrides)
+
+
+def test_spellings_of_a_budget() -> None:
+    def stored(text: str) -> object:
+        return tiny.recipe("penalty.strength=0", f"penalty.budget={text}").penalty.budget
+
+    assert stored("30%") == stored("0.3") == stored("30 %") == 0.3
+    assert stored("2 uJ") == stored("2µJ") == stored("2000 nJ") == stored('"0.002 mJ"') == "2 µJ"
+    for wrong in ("0", "130%", "2", "0 uJ", "2 kJ", "true", "-3%", "%", "nan", "[1]"):
+        with pytest.raises(pj.PicojouleError, match=r"penalty\.budget = .* is not allowed: take a share"):
+            stored(wrong)
+
+
+def test_the_name_of_a_budget_run_says_so() -> None:
+    assert "-syn1-30pct-s0-" in tiny.recipe("penalty.strength=0", "penalty.budget=30%").name
+    assert "-syn1-2uJ-s0-" in tiny.recipe("penalty.strength=0", "penalty.budget=2 uJ").name

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import picojoule as pj
+import tiny
+from picojoule import cli
+from picojoule.pick import Limits, pick
+from picojoule.record import Run
+
+FIGURES = {  # strength: (validation accuracy, validation joules) of three seeds
+    0: ((0.90, 10e-6), (0.91, 11e-6), (0.92, 12e-6)),
+    8: ((0.90, 5e-6), (0.90, 5.5e-6), (0.906, 6e-6)),
+    64: ((0.88, 1.5e-6), (0.89, 2e-6), (0.87, 1.9e-6)),
+    512: ((0.60, 0.4e-6), (0.66, 0.5e-6), (0.63, 0.6e-6)),
+}
+
+
+def measured(accuracy: float, joules: float) -> dict[str, Any]:
+    return {"accuracy": accuracy, "joules": joules, "synops": joules / 0.9e-12, "rate_mean": 0.1, "dead_rate": 0.01}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Results as runs leave them, with a test split that is one point worse and a tenth cheaper."""
+    for strength, seeds in FIGURES.items():
+        for seed, (accuracy, joules) in enumerate(seeds):
+            recipe = tiny.recipe(f"penalty.strength={strength}", f"seed={seed}")
+            run = Run(tmp_path / recipe.name)
+            run.path.mkdir()
+            run.write_text("recipe.toml", recipe.to_toml())
+            result = {"validation": measured(accuracy, joules), "test": measured(accuracy - 0.01, 0.9 * joules)}
+            run.write_text("result.json", json.dumps(result))
+    return tmp_path
+
+
+def strength(choice: Any) -> float:
+    return float(choice.chosen.runs[0].recipe.penalty.strength)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        (Limits.read(1.0, None, None), 8),
+        (Limits.read(3.0, None, None), 64),
+        (Limits.read(40, None, None), 512),
+        (Limits.read(0, None, None), 0),
+        (Limits.read(None, "2uJ", None), 64),
+        (Limits.read(None, "100 uJ", None), 0),
+        (Limits.read(None, "30%", None), 64),
+        (Limits.read(None, None, 88), 64),
+        (Limits.read(None, "6 µJ", 80), 64),
+    ],
+)
+def test_the_cheapest_or_else_the_most_accurate(folder: Path, limits: Limits, expected: float) -> None:
+    choice = pick(folder, limits)
+    assert strength(choice) == expected
+    assert choice.networks == 4
+    assert choice.baseline is not None
+    assert choice.baseline.runs[0].recipe.penalty.strength == 0
+
+
+def test_mean_and_spread_over_seeds_and_the_bill_of_the_test_split(folder: Path) -> None:
+    content = pick(folder, Limits.read(None, None, 88)).to_dict()
+    accuracies = [accuracy for accuracy, _ in FIGURES[64]]
+    chosen = content["chosen"]
+    assert chosen["validation"]["accuracy"]["mean"] == pytest.approx(statistics.fmean(accuracies))
+    assert chosen["test"]["accuracy"]["mean"] == pytest.approx(statistics.fmean(accuracies) - 0.01)
+    assert chosen["test"]["accuracy"]["spread"] == pytest.approx(0.01)
+    assert len(chosen["runs"]) == 3
+    assert Run(Path(chosen["best"])).recipe.seed == 1
+    assert content["export"] == f"picojoule export {chosen['best']} --to nir"
+
+
+def test_nothing_satisfies(folder: Path) -> None:
+    choice = pick(folder, Limits.read(None, "1uJ", 88))
+    assert choice.chosen is None
+    first = choice.nearest[0]
+    assert first.network.runs[0].recipe.penalty.strength == 64
+    assert first.accuracy == 0
+    assert first.joules == pytest.approx(0.8e-6)
+    assert "800 nJ too many" in str(first)
+
+
+def test_without_a_baseline(folder: Path) -> None:
+    for path in folder.glob("*-syn1-0-*"):
+        (path / "result.json").unlink()
+    with pytest.raises(pj.PicojouleError, match="no network without a penalty"):
+        pick(folder, Limits.read(1, None, None))
+    assert strength(pick(folder, Limits.read(None, "2uJ", None))) == 64
+
+
+@pytest.mark.parametrize(
+    "wrong", [(None, None, None), (-1, None, None), (None, "2", None), (None, "x%", None), (None, None, 0.88)]
+)
+def test_limits_that_are_none(wrong: tuple[Any, Any, Any]) -> None:
+    with pytest.raises(pj.PicojouleError):
+        Limits.read(*wrong)
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr("sys.argv", ["picojoule", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    return int(end.value.code or 0)
+
+
+def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(monkeypatch, "pick", str(folder), "--max-loss", "3") == 0
+    printed = capsys.readouterr().out
+    assert "87.00%" in printed
+    assert printed.splitlines()[-1].startswith("picojoule export ")
+    assert command(monkeypatch, "pick", str(folder), "--max-energy", "1nJ", "--json") == 1
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["satisfied"] is False
+    assert "too many" in captured.err
+    assert command(monkeypatch, "pick", str(folder / "none"), "--max-loss", "3") == 2
