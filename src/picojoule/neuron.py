@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from picojoule import recall
 from picojoule.errors import PicojouleError
 from picojoule.surrogate import S3NN, ChecksThreshold, Fused, Surrogate
 
@@ -22,7 +23,8 @@ _S3NN = S3NN()
 def spike(u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
     """``H(u - threshold)``, with ``surrogate(u, threshold)`` as its derivative.
 
-    For the backward pass only ``u`` is kept, and nothing where no gradient is needed. A NaN potential does not fire.
+    For the backward pass only ``u`` is kept, behind a batch norm not even that (`recall`), and nothing where no gradient
+    is needed. A NaN potential does not fire.
 
     >>> import torch
     >>> u = torch.tensor([0.5, 1.0, 2.0], requires_grad=True)
@@ -73,11 +75,17 @@ class _Heaviside(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, float, Surrogate], output: Tensor) -> None:
         u, ctx.threshold, ctx.surrogate = inputs
-        ctx.save_for_backward(u)
+        ctx.eps = None
+        if is_eager(u) and (found := recall.source(u)) is not None:
+            kept, ctx.eps = found
+            ctx.save_for_backward(*kept)
+        else:
+            ctx.save_for_backward(u)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (u,) = ctx.saved_tensors
+        saved = ctx.saved_tensors
+        u = saved[0] if ctx.eps is None else recall.Source(*saved).potential(ctx.eps)
         surrogate: Surrogate = ctx.surrogate
         if isinstance(surrogate, Fused) and _at_once(grad, u):
             return surrogate.times(grad, u, ctx.threshold), None, None

@@ -1,0 +1,64 @@
+"""A potential that need not be kept: batch norm keeps its own input, from which it can be had again.
+
+A spiking layer needs its potential u for the backward pass. Behind a batch norm in training that would be the second
+tensor of the activation's size, for the norm keeps its input x, and u = x·a + b with a = γ/σ and b = β − μ·a.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class Source(NamedTuple):
+    """What a batch norm keeps, and its β."""
+
+    x: Tensor
+    weight: Tensor
+    bias: Tensor
+    mean: Tensor
+    inverse_deviation: Tensor
+
+    def potential(self, eps: float) -> Tensor:
+        """u, by the same arithmetic; where second derivatives are asked for, as a function of x, γ and β."""
+        if torch.is_grad_enabled():
+            return F.batch_norm(self.x, None, None, self.weight, self.bias, training=True, eps=eps)
+        shape = (1, -1, *(1,) * (self.x.dim() - 2))
+        scale = self.weight * self.inverse_deviation
+        shift = self.bias - self.mean * scale
+        return torch.addcmul(shift.view(shape), self.x, scale.view(shape))
+
+
+def source(u: Tensor) -> tuple[Source, float] | None:
+    """Where u comes from, with the norm's ε; None if not straight from a batch norm in training, in float32 or float64.
+
+    >>> norm, x = torch.nn.BatchNorm1d(3), torch.randn(5, 3, requires_grad=True)
+    >>> u = norm(2 * x)
+    >>> kept, eps = source(u)
+    >>> torch.allclose(kept.potential(eps), u)
+    True
+    >>> source(2 * u) is None
+    True
+    """
+    node = u.grad_fn
+    if node is None or node.name() != "NativeBatchNormBackward0" or u.dtype not in (torch.float32, torch.float64):
+        return None
+    if _somebody_packs():
+        return None
+    bias = node.next_functions[2][0]
+    weight = getattr(node, "_saved_weight", None)
+    if not getattr(node, "_saved_training", False) or weight is None or not hasattr(bias, "variable"):
+        return None
+    x, mean, inverse_deviation = (getattr(node, f"_saved_{name}") for name in ("input", "result1", "result2"))
+    if x.dtype != u.dtype or x.stride() != u.stride():
+        return None
+    return Source(x, weight, bias.variable, mean, inverse_deviation), node._saved_eps
+
+
+def _somebody_packs() -> bool:
+    """Whether saved tensors are packed just now, for instance by activation checkpointing: a look would unpack them."""
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return top is None or top(True) is not None

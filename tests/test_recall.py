@@ -1,0 +1,145 @@
+"""A spiking layer behind a batch norm keeps no potential, and its gradients are those of one that does."""
+
+from __future__ import annotations
+
+import weakref
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from picojoule import recall
+from picojoule.neuron import Spike, spike
+from picojoule.surrogate import S3NN, Surrogate
+
+
+class Plain(nn.Module):
+    """The same neuron, whose potential comes from an operation that is no batch norm."""
+
+    def forward(self, u: Tensor) -> Tensor:
+        return spike(u.clone(), 1.0, S3NN())
+
+
+SHAPES = {"rows": (40, 6), "line": (8, 6, 50), "map": (8, 6, 9, 7), "volume": (4, 6, 3, 5, 4)}
+NORMS = {"rows": nn.BatchNorm1d, "line": nn.BatchNorm1d, "map": nn.BatchNorm2d, "volume": nn.BatchNorm3d}
+
+
+def network(name: str, neuron: nn.Module, dtype: torch.dtype) -> nn.Sequential:
+    torch.manual_seed(0)
+    norm = NORMS[name](6, dtype=dtype)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    return nn.Sequential(norm, neuron)
+
+
+def gradients(net: nn.Sequential, x: Tensor) -> list[Tensor]:
+    weights = torch.linspace(-1, 2, x.numel(), dtype=x.dtype).view(x.shape)
+    return list(torch.autograd.grad((net(1 * x) * weights).sum(), [x, *net.parameters()]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", SHAPES)
+def test_gradients_are_those_of_a_kept_potential(name: str, dtype: torch.dtype) -> None:
+    x = torch.randn(SHAPES[name], dtype=dtype)
+    layouts = [x, x.contiguous(memory_format=torch.channels_last)] if x.dim() == 4 else [x]
+    for images in layouts:
+        images = images.requires_grad_()
+        ours, plain = (gradients(network(name, neuron, dtype), images) for neuron in (Spike(), Plain()))
+        torch.testing.assert_close(ours, plain)
+
+
+def test_the_potential_comes_back_to_the_last_bits() -> None:
+    x = torch.randn(30, 16, 8, 8, requires_grad=True)
+    norm = nn.BatchNorm2d(16)
+    nn.init.normal_(norm.weight)
+    u = norm(1 * x)
+    found = recall.source(u)
+    assert found is not None
+    with torch.no_grad():
+        again = found[0].potential(found[1])
+    assert (again - u).abs().max() <= 4 * torch.finfo(torch.float32).eps * u.abs().max()
+
+
+def kept_alive(net: nn.Sequential, x: Tensor) -> bool:
+    seen: list[weakref.ref[Tensor]] = []
+    storages: list[weakref.ref[torch.UntypedStorage]] = []
+
+    def look(module: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+        seen.append(weakref.ref(output))
+        storages.append(weakref.ref(output.untyped_storage()))
+
+    net[0].register_forward_hook(look)
+    spikes = net(1 * x)
+    alive = seen[0]() is not None
+    spikes.sum().backward()
+    return alive
+
+
+def test_nothing_holds_the_potential() -> None:
+    x = torch.randn(8, 6, 9, 7, requires_grad=True)
+    assert not kept_alive(network("map", Spike(), torch.float32), x)
+    assert kept_alive(nn.Sequential(nn.Tanh(), Spike()), x)
+
+
+def test_second_derivatives() -> None:
+    """With a surrogate that has one: d²s/du² of the recalled potential against that of a kept one."""
+    surrogate: Surrogate = lambda u, threshold: torch.exp(-((u - threshold) ** 2))  # noqa: E731
+
+    class Smooth(nn.Module):
+        def __init__(self, copy: bool) -> None:
+            super().__init__()
+            self.copy = copy
+
+        def forward(self, u: Tensor) -> Tensor:
+            return spike(u.clone() if self.copy else u, 1.0, surrogate)
+
+    x = torch.randn(12, 6, dtype=torch.float64, requires_grad=True)
+    weights = torch.linspace(-1, 2, x.numel(), dtype=x.dtype).view(x.shape)
+    results = []
+    for copy in (False, True):
+        net = network("rows", Smooth(copy), torch.float64)
+        (grad,) = torch.autograd.grad((net(1 * x) * weights).sum(), x, create_graph=True)
+        results.append(torch.autograd.grad((grad**2).sum(), [x, *net.parameters()]))
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_activation_checkpointing(reentrant: bool) -> None:
+    x = torch.randn(8, 6, 9, 7, requires_grad=True)
+    net = network("map", Spike(), torch.float32)
+    plain = gradients(net, x)
+    net.zero_grad()
+    weights = torch.linspace(-1, 2, x.numel()).view(x.shape)
+    (checkpoint(net, 1 * x, use_reentrant=reentrant) * weights).sum().backward()
+    torch.testing.assert_close([x.grad, *(p.grad for p in net.parameters())], plain)
+
+
+def test_what_is_changed_before_the_backward_pass_is_noticed() -> None:
+    net = network("map", Spike(), torch.float32)
+    loss = net(1 * torch.randn(8, 6, 9, 7, requires_grad=True)).sum()
+    with torch.no_grad():
+        net[0].bias.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def unusual() -> dict[str, Tensor]:
+    x = torch.randn(8, 6, 9, 7, requires_grad=True) * 1
+    bare, frozen, evaluating = (nn.BatchNorm2d(6, affine=affine) for affine in (False, True, True))
+    frozen.requires_grad_(False)
+    return {
+        "without γ and β": bare(x),
+        "frozen": frozen(x),
+        "in evaluation": evaluating.eval()(x),
+        "of half the size": nn.BatchNorm2d(6)(x)[:4],
+        "in bfloat16": nn.BatchNorm2d(6)(x.bfloat16()),
+        "a leaf": torch.randn(3, requires_grad=True),
+    }
+
+
+@pytest.mark.parametrize("what", list(unusual()))
+def test_what_cannot_be_recalled_is_kept(what: str) -> None:
+    u = unusual()[what]
+    assert recall.source(u) is None
+    assert spike(u, 1.0, S3NN()).sum().requires_grad
