@@ -81,5 +81,15 @@ def test_the_readme_shows_every_file_of_the_package() -> None:
     assert shown == there
 
 
+@pytest.mark.parametrize("framework", pj.peers.FRAMEWORKS, ids=lambda framework: framework.name)
+def test_the_other_frameworks_are_tested_and_documented_in_one_version(framework: pj.peers.Framework) -> None:
+    files = [(ROOT / f"requirements-{name}.txt").read_text(encoding="utf-8") for name in ("peers", "sinabs")]
+    pinned = re.findall(rf"^{framework.package}==([^;\s]+)", "\n".join(files), flags=re.MULTILINE)
+    assert pinned == [framework.tested]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"{framework.name} {'.'.join(framework.tested.split('.')[:2])} |" in readme
+    assert (ROOT / "docs" / "examples" / f"{framework.package}_digits.py").is_file()
+
+
 def test_the_package_ships_its_types() -> None:
     assert (Path(pj.__file__).parent / "py.typed").is_file()

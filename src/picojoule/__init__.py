@@ -1,6 +1,6 @@
 """picojoule: spiking neural networks that spend less energy, and an honest measure of what they spend."""
 
-from picojoule import chain, convert, data, hardware, rules, surrogate, sweep, tradeoff, zoo
+from picojoule import chain, convert, data, hardware, peers, rules, surrogate, sweep, tradeoff, zoo
 from picojoule.activity import Activity, declare_spiking, watch
 from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.engine import fit
@@ -41,6 +41,7 @@ __all__ = [
     "fit",
     "hardware",
     "load_model",
+    "peers",
     "rules",
     "surrogate",
     "sweep",
