@@ -3,7 +3,7 @@
 pip install norse; python docs/examples/norse_digits.py
 
 The lines that picojoule adds to the training script are marked. The network is called once a step. One of layers over
-[T, B, …] (`norse.LIF`, `norse.Lift`) is traced and watched with `steps=STEPS, time_axis=0`.
+[T, B, …] (`norse.LIF`, `norse.Lift`) is traced and watched with `steps=STEPS`.
 """
 
 from __future__ import annotations

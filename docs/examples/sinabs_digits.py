@@ -2,9 +2,9 @@
 
 pip install sinabs; python docs/examples/sinabs_digits.py
 
-The lines that picojoule adds to the training script are marked. Time is folded into the batch, [B·T, …]. A network of
-`IAF` or `LIF` over [B, T, …] is traced and watched with `steps=STEPS, time_axis=1`. The neurons may fire several times
-in a step; each spike counts.
+The lines that picojoule adds to the training script are marked. Time is folded into the batch, [B·T, …], as the type of
+the neurons says; `IAF` and `LIF`, which take [B, T, …], say so too. They may fire several times in a step; each spike
+counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 import picojoule as pj
 
 STEPS, EPOCHS, BATCH = 6, 5, 64
-TIME = {"steps": STEPS, "folded": "batch"}  # [B·T, …]
 
 digits = pj.data.load("digits")
 
@@ -52,11 +51,11 @@ def run(net: nn.Module, x: Tensor) -> Tensor:
 def train(strength: float) -> tuple[float, pj.EnergyReport]:
     net, x, labels = network(), images(digits.train), digits.train.labels
     optimizer = torch.optim.Adam(net.parameters(), lr=4e-3)
-    synapses = pj.trace(net, x[:1].repeat_interleave(STEPS, 0), **TIME)  # picojoule
+    synapses = pj.trace(net, x[:1].repeat_interleave(STEPS, 0), steps=STEPS)  # picojoule
     penalty = pj.Penalty(synapses)  # picojoule
     for _ in range(EPOCHS):
         for batch in torch.randperm(len(x)).split(BATCH):
-            with pj.watch(net, **TIME) as activity:  # picojoule
+            with pj.watch(net, steps=STEPS) as activity:  # picojoule
                 logits = run(net, x[batch])
             loss = F.cross_entropy(logits, labels[batch]) + strength * penalty(activity)  # picojoule
             optimizer.zero_grad()
@@ -68,7 +67,7 @@ def train(strength: float) -> tuple[float, pj.EnergyReport]:
 @torch.no_grad()
 def test(net: nn.Module, synapses: pj.Synapses) -> tuple[float, pj.EnergyReport]:
     meter = pj.EnergyMeter(synapses)  # picojoule
-    with pj.watch(net, **TIME) as activity:  # picojoule
+    with pj.watch(net, steps=STEPS) as activity:  # picojoule
         logits = run(net, images(digits.test))
     meter.update(activity)  # picojoule
     return (logits.argmax(1) == digits.test.labels).float().mean().item(), meter.compute()

@@ -2,8 +2,9 @@
 
 pip install spikingjelly; python docs/examples/spikingjelly_digits.py
 
-The lines that picojoule adds to the training script are marked. In single-step mode (`step_mode="s"`) trace one step,
-watch with `steps=STEPS` and call the network once a step inside the block.
+The lines that picojoule adds to the training script are marked. That time comes first, [T, B, …], follows from the
+neurons' `step_mode="m"`. In single-step mode (`step_mode="s"`) trace one step, watch with `steps=STEPS` and call the
+network once a step inside the block.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from torch import Tensor, nn
 import picojoule as pj
 
 STEPS, EPOCHS, BATCH = 4, 5, 64
-TIME = {"steps": STEPS, "time_axis": 0}  # [T, B, …]
 
 digits = pj.data.load("digits")
 
@@ -50,12 +50,12 @@ def over_time(x: Tensor) -> Tensor:
 def train(strength: float) -> tuple[float, pj.EnergyReport]:
     net, x, labels = network(), images(digits.train), digits.train.labels
     optimizer = torch.optim.Adam(net.parameters(), lr=4e-3)
-    synapses = pj.trace(net, over_time(x[:1]), **TIME)  # picojoule
+    synapses = pj.trace(net, over_time(x[:1]), steps=STEPS)  # picojoule
     penalty = pj.Penalty(synapses)  # picojoule
     for _ in range(EPOCHS):
         for batch in torch.randperm(len(x)).split(BATCH):
             functional.reset_net(net)
-            with pj.watch(net, **TIME) as activity:  # picojoule
+            with pj.watch(net, steps=STEPS) as activity:  # picojoule
                 logits = net(over_time(x[batch])).mean(0)
             loss = F.cross_entropy(logits, labels[batch]) + strength * penalty(activity)  # picojoule
             optimizer.zero_grad()
@@ -68,7 +68,7 @@ def train(strength: float) -> tuple[float, pj.EnergyReport]:
 def test(net: nn.Module, synapses: pj.Synapses) -> tuple[float, pj.EnergyReport]:
     meter = pj.EnergyMeter(synapses)  # picojoule
     functional.reset_net(net)
-    with pj.watch(net, **TIME) as activity:  # picojoule
+    with pj.watch(net, steps=STEPS) as activity:  # picojoule
         logits = net(over_time(images(digits.test))).mean(0)
     meter.update(activity)  # picojoule
     return (logits.argmax(1) == digits.test.labels).float().mean().item(), meter.compute()

@@ -108,7 +108,7 @@ def described(module: nn.Module) -> str:
 def clock_of(module: nn.Module) -> Clock | PoolClock | None:
     """How a spiking layer or relay takes time, as far as its type says."""
     if isinstance(module, KeepsTime):
-        return module.clock()
+        return module.time_clock()
     if _is_declared(module):
         return None
     if is_relay(module):

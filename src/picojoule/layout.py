@@ -172,7 +172,7 @@ class PoolClock:
 class KeepsTime(Protocol):
     """A neuron that runs over all time steps in one call, and knows where time is in its spikes."""
 
-    def clock(self) -> Clock: ...
+    def time_clock(self) -> Clock: ...
 
 
 def completed(said: TimeLayout, clocks: Mapping[str, Clock | PoolClock | None]) -> TimeLayout:

@@ -127,7 +127,7 @@ class _Neuron(nn.Module):
             )
         return integrate(currents, self.membrane)
 
-    def clock(self) -> Clock:
+    def time_clock(self) -> Clock:
         """Where time is in the spikes."""
         return Clock(time_axis=0) if self.steps is None else Clock(folded="time", steps=self.steps)
 

@@ -138,6 +138,17 @@ def test_an_adaptive_layer_fires() -> None:
     assert pj.trace(net, torch.zeros(1, STEPS, 4), **TIMED)["1"].fan_out.tolist() == [2, 2, 2]
 
 
+def test_encoders_fire() -> None:
+    pixels = nn.Sequential(sl.Img2SpikeLayer((1, 8, 8), tw=STEPS, squeeze=False), nn.Conv2d(1, 3, 3))
+    synapses = pj.trace(pixels.append(sl.IAFSqueeze(num_timesteps=STEPS)), torch.zeros(1, 8, 8), steps=STEPS)
+    assert (synapses["0"].synapses, synapses.encoder_macs) == (36 * 9 * 3, 0)
+    signal = nn.Sequential(sl.Sig2SpikeLayer(2), nn.Linear(2, 3), sl.IAFSqueeze(num_timesteps=STEPS))
+    synapses = pj.trace(signal, torch.zeros(2, STEPS), steps=STEPS)
+    assert (synapses["0"].fan_out.tolist(), synapses.encoder_macs) == ([3, 3], 0)
+    signal[0].spk_out = False
+    assert pj.trace(signal, torch.zeros(2, STEPS), steps=STEPS).encoder_macs == STEPS * 6
+
+
 @pytest.mark.parametrize(
     "module",
     [

@@ -48,6 +48,6 @@ class Framework:
     package: str
     tested: str
     """The version that the tests run with."""
-    kinds: Mapping[str, Kind | Callable[[nn.Module], Kind]]
+    kinds: Mapping[str, Kind | Callable[[nn.Module], Kind | None]]
     """A class is known by its own name or by that of its nearest known base. A function decides where the type does not
     alone."""

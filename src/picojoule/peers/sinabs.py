@@ -24,12 +24,19 @@ def _positive(number: int | None) -> int | None:
     return number if number is not None and number > 0 else None
 
 
+def _signal_encoder(module: nn.Module) -> Kind | None:
+    """Without `spk_out` it passes on the signal, which is input as any other."""
+    return Fires() if getattr(module, "spk_out", True) else None
+
+
 SINABS = Framework(
     name="sinabs",
     package="sinabs",
     tested="3.1.3",
     kinds={
         "StatefulLayer": _stateful,  # IAF, LIF, ALIF and their Squeeze forms; ExpLeak, which has no spike function
+        "Img2SpikeLayer": Fires(),
+        "Sig2SpikeLayer": _signal_encoder,
         **dict.fromkeys("LIFRecurrent IAFRecurrent ALIFRecurrent".split(), _RECURRENT),
         "SpikingMaxPooling2dLayer": Refused(
             "chooses by the spikes of all earlier steps what it passes on, which is not counted",
