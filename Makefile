@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WHEEL_VENV := build/wheel-venv
+PEERS_VENV := .venv-peers
+SINABS_VENV := .venv-sinabs
 
 # The environments that pip and build make for the build backend obey the constraints too;
 # newer pip reads the second name, older pip the first.
@@ -18,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help check test demo bench browser wheel lint types layers clean
+.PHONY: help check test demo bench browser peers agreement wheel lint types layers clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -30,9 +32,10 @@ check: lint types layers  ## lint, types, layers and the fast tests
 	$(BIN)/pytest -q README.md docs/*.md
 	$(BIN)/pytest -q -n $(WORKERS) -m "not slow" src tests
 
-test: lint types layers browser  ## everything: check, the slow tests, and the wheel in a clean environment
+test: lint types layers browser  ## everything: check, the slow tests, other frameworks, and the wheel in a clean environment
 	$(BIN)/pytest -q README.md docs/*.md
 	$(BIN)/pytest -q -n $(WORKERS) src tests
+	$(MAKE) peers
 	$(MAKE) wheel
 
 demo: $(INSTALLED)  ## train without and with the penalty, print the two bills, write demo/report.html
@@ -40,6 +43,16 @@ demo: $(INSTALLED)  ## train without and with the penalty, print the two bills, 
 
 bench: $(INSTALLED)  ## run every benchmark
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+
+# sinabs needs an older nir than the others. A framework that is missing where it is named fails the tests.
+peers: $(PEERS_VENV)/.installed $(SINABS_VENV)/.installed  ## the tests of networks of other frameworks, each in its environment
+	PICOJOULE_FRAMEWORKS="spikingjelly snntorch norse neurobench" \
+		$(PEERS_VENV)/bin/python -m pytest -q -n $(WORKERS) tests/peers --ignore tests/peers/test_peers.py
+	PICOJOULE_FRAMEWORKS="sinabs" \
+		$(SINABS_VENV)/bin/python -m pytest -q -n $(WORKERS) tests/peers --ignore tests/peers/test_peers.py
+
+agreement: $(PEERS_VENV)/.installed $(SINABS_VENV)/.installed  ## compare with the peers' counters, write docs/agreement.md
+	$(PEERS_VENV)/bin/python benchmarks/agreement.py --sinabs $(SINABS_VENV)/bin/python --out docs/agreement.md
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -73,6 +86,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 
-clean:  ## remove the virtual environment, builds and caches
-	rm -rf $(VENV) build demo dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+# They see the packages of the main environment through a path file: PyTorch is installed once.
+$(PEERS_VENV)/.installed $(SINABS_VENV)/.installed: .venv-%/.installed: requirements-%.txt $(INSTALLED)
+	$(PYTHON) -m venv --clear .venv-$*
+	.venv-$*/bin/python .ci/share_packages.py $(BIN)/python src
+	PIP_CONSTRAINT= PIP_BUILD_CONSTRAINT= .venv-$*/bin/pip install --quiet --no-compile -r requirements-$*.txt
+	touch $@
+
+clean:  ## remove the virtual environments, builds and caches
+	rm -rf $(VENV) $(PEERS_VENV) $(SINABS_VENV) build demo dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2> /dev/null || true

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 import picojoule as pj
 from networks import CASES, LAYOUTS, Chain, Network, Residual, laid_out, linear, relayed, spike
-from picojoule.activity import TimeLayout, spiking_modules, summed_over_batch
+from picojoule.activity import spiking_modules, summed_over_batch
 from picojoule.errors import PicojouleError
+from picojoule.layout import TimeLayout
 
 each_case = pytest.mark.parametrize("name", CASES)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,8 @@ from torch import Tensor, nn
 
 import picojoule as pj
 from networks import CASES, LAYOUTS, Chain, laid_out, linear, metered, metered_in_a_process, relayed
-from picojoule.activity import TimeLayout
 from picojoule.errors import PicojouleError
+from picojoule.layout import TimeLayout
 
 each_case = pytest.mark.parametrize("name", CASES)
 
@@ -532,3 +533,22 @@ def test_values_of_the_wrong_kind(mistake: Any) -> None:
     net = nn.Sequential(nn.Linear(4, 4), pj.Spike(), nn.Linear(4, 2))
     with pytest.raises(pj.PicojouleError):
         mistake(pj.trace(net, torch.zeros(1, 4)))
+
+
+def test_memory_does_not_grow_with_the_number_of_batches() -> None:
+    net = relayed()
+    meter, penalty = pj.EnergyMeter(synapses := pj.trace(net, torch.zeros(1, 1, 6, 6))), pj.Penalty(synapses)
+
+    def alive(batches: int) -> int:
+        for _ in range(batches):
+            activity = recorded(net, torch.randn(8, 1, 6, 6))
+            penalty(activity).backward()
+            meter.update(activity)
+        del activity
+        gc.collect()
+        # By type: isinstance would ask deprecated objects of PyTorch for their class, which warn.
+        tensors = (x for x in gc.get_objects() if issubclass(type(x), Tensor))
+        return sum(x.untyped_storage().nbytes() for x in tensors)
+
+    after_two = alive(2)
+    assert alive(20) == after_two

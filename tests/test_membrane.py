@@ -281,6 +281,6 @@ def test_a_layout_in_time_that_the_neurons_do_not_have_is_an_error() -> None:
     with pytest.raises(pj.PicojouleError, match=r"'1' emits its spikes as \[T·B, …\], not as \[T, B, …\]"):
         pj.trace(net, torch.zeros(4, 6), steps=4, time_axis=0)
     mixed = nn.Sequential(nn.Linear(6, 5), pj.IF(steps=4), nn.Unflatten(0, (4, -1)), nn.Linear(5, 4), pj.IF())
-    with pytest.raises(pj.PicojouleError, match=r"'4' emits .* build all neurons of a network with the same steps="):
+    with pytest.raises(pj.PicojouleError, match=r"'4' emits .* let all neurons of a network take time"):
         pj.trace(mixed, torch.zeros(4, 6), steps=4)
     assert pj.trace(net, torch.zeros(4, 6), steps=4, folded="time").steps == 4

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import picojoule as pj
 from networks import CASES, Chain, laid_out, linear, relayed
-from picojoule.activity import TimeLayout
 from picojoule.errors import PicojouleError
+from picojoule.layout import TimeLayout
 from picojoule.surrogate import S3NN, SURROGATES
 
 E_AC = 0.9e-12

@@ -81,5 +81,33 @@ def test_the_readme_shows_every_file_of_the_package() -> None:
     assert shown == there
 
 
+@pytest.mark.parametrize("framework", pj.peers.FRAMEWORKS, ids=lambda framework: framework.name)
+def test_the_other_frameworks_are_tested_and_documented_in_one_version(framework: pj.peers.Framework) -> None:
+    files = [(ROOT / f"requirements-{name}.txt").read_text(encoding="utf-8") for name in ("peers", "sinabs")]
+    pinned = re.findall(rf"^{framework.package}==([^;\s]+)", "\n".join(files), flags=re.MULTILINE)
+    assert pinned == [framework.tested]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"{framework.name} {'.'.join(framework.tested.split('.')[:2])} |" in readme
+    assert (ROOT / "docs" / "examples" / f"{framework.package}_digits.py").is_file()
+
+
+def test_every_other_framework_and_counter_has_an_environment_that_must_have_it() -> None:
+    """`make test` names them, so that a missing one fails there instead of being skipped."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = " ".join(re.findall(r'PICOJOULE_FRAMEWORKS="([^"]*)"', makefile)).split()
+    assert sorted(named) == sorted({*(framework.package for framework in pj.peers.FRAMEWORKS), "neurobench"})
+    (recipe,) = re.findall(r"^test:.*\n((?:\t.*\n)+)", makefile, flags=re.MULTILINE)
+    assert "$(MAKE) peers" in recipe
+
+
+def test_the_table_of_agreement_was_made_with_the_tested_versions() -> None:
+    page = (ROOT / "docs" / "agreement.md").read_text(encoding="utf-8")
+    pinned = "\n".join((ROOT / f"requirements-{name}.txt").read_text(encoding="utf-8") for name in ("peers", "sinabs"))
+    for tool in ("sinabs", "SpikingJelly", "NeuroBench"):
+        (version,) = re.findall(rf"^{tool.lower()}==([^;\s]+)", pinned, flags=re.MULTILINE)
+        assert f"{tool} {version}" in page
+    assert "unexplained" not in page
+
+
 def test_the_package_ships_its_types() -> None:
     assert (Path(pj.__file__).parent / "py.typed").is_file()

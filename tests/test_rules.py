@@ -93,6 +93,9 @@ PASSING: dict[str, Callable[[Tensor], Any]] = {
     "hstack": lambda x: torch.hstack([x, x[:, :1]]),
     "index_select": lambda x: torch.index_select(input=x, dim=1, index=torch.tensor([0, 0, 2])),
     "interpolate": lambda x: F.interpolate(x, size=(5, 3)),
+    "lp_pool1d": lambda x: F.lp_pool1d(x.flatten(2), 1, 3, 2, True),
+    "lp_pool2d": lambda x: nn.LPPool2d(1, (3, 2), stride=1)(x),
+    "lp_pool3d": lambda x: F.lp_pool3d(x[:, None], 1.0, 2, ceil_mode=True),
     "mT": lambda x: x.mT[:, :, :1],
     "mean": lambda x: x.mean((2, 3), keepdim=True, dtype=torch.float32),
     "moveaxis": lambda x: x.moveaxis(3, 1)[:, :1],
@@ -202,6 +205,11 @@ def test_passing_rules(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fan_out = trace(Passing(PASSING[name]), torch.zeros(2, *SHAPE))["spike"].fan_out
     assert uses
     assert torch.equal(fan_out, reached(PASSING[name]))
+
+
+def test_a_pool_of_another_norm_is_no_sum() -> None:
+    with pytest.raises(PicojouleError, match=r"lp_pool2d .* has no rule"):
+        trace(Passing(lambda x: F.lp_pool2d(x, 2, 2)), torch.zeros(2, *SHAPE))
 
 
 @pytest.mark.parametrize("name", rules.SYNAPTIC)

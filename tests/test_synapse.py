@@ -689,8 +689,21 @@ def test_products_inside_a_neuron_are_refused() -> None:
 
     for product in (torch.matmul, F.linear, torch.mm, scripted_product, torch.linalg.matmul):
         net = events(nn.Linear(4, 4), declare_spiking(Recurrent(product)))
-        with pytest.raises(PicojouleError, match="the spiking layer '2' multiplies by weights inside itself"):
+        with pytest.raises(PicojouleError, match="the layer '2' multiplies by weights inside itself"):
             trace(net, torch.zeros(1, 4))
+
+
+def test_weights_inside_a_neuron_are_refused_even_on_the_zeros_of_its_first_state() -> None:
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.recurrent = nn.Linear(4, 4)
+
+        def forward(self, u: Tensor) -> Tensor:
+            return (u + self.recurrent(torch.zeros_like(u)) > 0).float()
+
+    with pytest.raises(PicojouleError, match="the layer '2' multiplies by weights inside itself"):
+        trace(events(nn.Linear(4, 4), declare_spiking(Recurrent())), torch.zeros(1, 4))
 
 
 def test_declared_rules(monkeypatch: pytest.MonkeyPatch) -> None:

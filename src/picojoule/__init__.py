@@ -1,6 +1,6 @@
 """picojoule: spiking neural networks that spend less energy, and an honest measure of what they spend."""
 
-from picojoule import chain, convert, data, events, export, hardware, rules, surrogate, sweep, tradeoff, zoo
+from picojoule import chain, convert, data, events, export, hardware, peers, rules, surrogate, sweep, tradeoff, zoo
 from picojoule.activity import Activity, declare_spiking, watch
 from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.engine import fit
@@ -45,6 +45,7 @@ __all__ = [
     "hardware",
     "infer",
     "load_model",
+    "peers",
     "rules",
     "surrogate",
     "sweep",

@@ -1,34 +1,34 @@
 """The spikes of a forward pass: which layers fire, and watching them without leaving anything on the model.
 
-A layer is spiking because of its type, or because the user said so (`declare_spiking`), never because of the values it
-happens to emit. Where a layer returns a tuple, element 0 is the spikes.
+A layer is spiking because of its type (picojoule's own, or one of another framework that `peers` knows), or because the
+user said so (`declare_spiking`), never because of the values it happens to emit. Where a layer returns a tuple, element
+0 is the spikes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
+from picojoule.layout import Clock, KeepsTime, PoolClock, TimeLayout, completed
 from picojoule.neuron import Spike
+from picojoule.peers import Fires, Refused, framework_of, kind_of
 
 _spiking_types: set[type[nn.Module]] = {Spike}
 _MARK = "picojoule_spiking"
 """Set on a single module that the user declares, so that copies of the model know it too."""
 
-RELAYS = (
-    nn.MaxPool1d,
-    nn.MaxPool2d,
-    nn.MaxPool3d,
-    nn.AdaptiveMaxPool1d,
-    nn.AdaptiveMaxPool2d,
-    nn.AdaptiveMaxPool3d,
+_POOLS = (
+    (nn.MaxPool1d, nn.AdaptiveMaxPool1d),
+    (nn.MaxPool2d, nn.AdaptiveMaxPool2d),
+    (nn.MaxPool3d, nn.AdaptiveMaxPool3d),
 )
+RELAYS = tuple(pool for pools in _POOLS for pool in pools)
 """Modules that pass some of the spikes on, which ones depends on the data: their output is a spike map of its own."""
 
 _WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "_FabricModule")
@@ -61,6 +61,10 @@ def declare_spiking(neuron: Declared) -> Declared:
 
 
 def is_spiking(module: nn.Module) -> bool:
+    return _is_declared(module) or isinstance(kind_of(module), Fires)
+
+
+def _is_declared(module: nn.Module) -> bool:
     return isinstance(module, tuple(_spiking_types)) or getattr(module, _MARK, False) is True
 
 
@@ -84,10 +88,33 @@ def spiking_modules(model: nn.Module) -> dict[str, nn.Module]:
     found: dict[str, nn.Module] = {}
     owned: set[nn.Module] = set()
     for name, module in model.named_modules():
-        if is_spiking(module) and module not in owned:
+        if module in owned:
+            continue
+        declared, kind = _is_declared(module), kind_of(module)
+        if declared or isinstance(kind, Fires):
             found[name] = module
             owned.update(module.modules())
+        elif isinstance(kind, Refused):
+            raise PicojouleError(f"the layer {name!r} ({described(module)}) {kind.because}: {kind.instead}")
     return found
+
+
+def described(module: nn.Module) -> str:
+    """The module's class and the framework that it belongs to."""
+    framework = framework_of(module)
+    return type(module).__name__ if framework is None else f"{type(module).__name__} of {framework.name}"
+
+
+def clock_of(module: nn.Module) -> Clock | PoolClock | None:
+    """How a spiking layer or relay takes time, as far as its type says."""
+    if isinstance(module, KeepsTime):
+        return module.time_clock()
+    if _is_declared(module):
+        return None
+    if is_relay(module):
+        return PoolClock(1 + next(n for n, pools in enumerate(_POOLS, 1) if isinstance(module, pools)))
+    kind = kind_of(module)
+    return kind.clock if isinstance(kind, Fires) else None
 
 
 def first_output(name: str, output: Any) -> Tensor:
@@ -107,123 +134,6 @@ def replace_first_output(output: Any, spikes: Tensor) -> Any:
     if isinstance(output, list):
         return [spikes, *output[1:]]
     return type(output)(spikes, *output[1:]) if hasattr(output, "_fields") else (spikes, *output[1:])
-
-
-@dataclass(frozen=True)
-class TimeLayout:
-    """Where time is in what a spiking layer emits.
-
-    * `steps` calls of each layer, one a step, each [B, …] (the default; `steps=1` is one call),
-    * `time_axis=0` or `1`: one call with a time axis, [T, B, …] or [B, T, …],
-    * `folded="time"` or `"batch"`: one call with time and batch in one axis, [T·B, …] or [B·T, …], named by the slower.
-    """
-
-    steps: int = 1
-    time_axis: int | None = None
-    folded: Literal["time", "batch"] | None = None
-
-    def __post_init__(self) -> None:
-        if type(self.steps) is not int or self.steps < 1:
-            raise PicojouleError(f"steps={self.steps!r} is no number of time steps: give a whole number from 1 up")
-        if self.time_axis not in (None, 0, 1):
-            raise PicojouleError(f"time_axis={self.time_axis!r} is not known: give 0 for [T, B, …] or 1 for [B, T, …]")
-        if self.folded not in (None, "time", "batch"):
-            raise PicojouleError(
-                f"folded={self.folded!r} is not known: give 'time' for [T·B, …] or 'batch' for [B·T, …]"
-            )
-        if self.time_axis is not None and self.folded is not None:
-            raise PicojouleError("time_axis and folded exclude each other: time has an axis of its own or it has not")
-
-    @property
-    def one_call_holds_all_steps(self) -> bool:
-        return self.time_axis is not None or self.folded is not None
-
-    @property
-    def shape(self) -> str:
-        """In words, for messages."""
-        if self.folded is not None:
-            return "[T·B, …]" if self.folded == "time" else "[B·T, …]"
-        return {None: "[B, …]", 0: "[T, B, …]", 1: "[B, T, …]"}[self.time_axis]
-
-    def is_in(self, shape: Sequence[int], samples: int) -> bool:
-        """Whether a tensor of this shape has all time steps in it, as an axis or folded into the batch."""
-        if not self.one_call_holds_all_steps:
-            return False
-        axis = self.time_axis or 0
-        return shape[0] == self.steps * samples or (len(shape) > axis and shape[axis] == self.steps)
-
-    def by_step(self, name: str, calls: Sequence[Tensor]) -> list[Tensor]:
-        """What a layer emitted, step by step, each [B, …]."""
-        if self.time_axis is None and self.folded is None:
-            if len(calls) > self.steps:
-                raise PicojouleError(
-                    f"the layer {name!r} was called {len(calls)} times where {self.steps} were expected: if the "
-                    f"network runs over time, say steps={len(calls)}; if it uses one neuron module at two places, make "
-                    "two modules"
-                )
-            if len(calls) < self.steps:
-                raise PicojouleError(
-                    f"the layer {name!r} was called {len(calls)} times where steps={self.steps} were expected: call "
-                    "the network once a step inside the block, or, if one call holds all steps, say time_axis= or "
-                    "folded="
-                )
-            sizes = sorted({len(call) for call in calls})
-            if len(sizes) > 1:
-                raise PicojouleError(
-                    f"the layer {name!r} was called with batches of {sizes} samples: one block takes one batch, the "
-                    "same in every step"
-                )
-            return list(calls)
-        if len(calls) != 1:
-            raise PicojouleError(
-                f"the layer {name!r} was called {len(calls)} times where one call with all {self.steps} steps was "
-                "expected: leave out time_axis and folded if the network is called once a step, or make two modules of "
-                "one used twice"
-            )
-        (emitted,) = calls
-        if self.time_axis is not None:
-            if emitted.dim() < 2 or emitted.shape[self.time_axis] != self.steps:
-                raise PicojouleError(
-                    f"the layer {name!r} emitted shape {tuple(emitted.shape)}, whose axis {self.time_axis} is not "
-                    f"steps={self.steps}: check steps and time_axis"
-                )
-            return list(emitted.unbind(self.time_axis))
-        if len(emitted) % self.steps:
-            raise PicojouleError(
-                f"the layer {name!r} emitted {len(emitted)} rows, which do not divide into steps={self.steps}: check "
-                "steps"
-            )
-        batch, time = len(emitted) // self.steps, 0 if self.folded == "time" else 1
-        shape = (batch, self.steps) if time else (self.steps, batch)
-        return list(emitted.reshape(*shape, *emitted.shape[1:]).unbind(time))
-
-
-@runtime_checkable
-class KeepsTime(Protocol):
-    """A neuron that runs over all time steps in one call, and knows where time is in its spikes."""
-
-    def time_layout(self, steps: int) -> TimeLayout: ...
-
-
-def agreed_layout(layers: Mapping[str, nn.Module], said: TimeLayout) -> TimeLayout:
-    """The layout in time that the caller gave, completed by the neurons that know it; they must agree."""
-    layout = said
-    for name, module in layers.items():
-        if not isinstance(module, KeepsTime):
-            continue
-        own = module.time_layout(said.steps)
-        if own.steps != said.steps:
-            raise PicojouleError(
-                f"the layer {name!r} runs over {own.steps} time steps in each call where steps={said.steps} was said: "
-                f"say steps={own.steps}"
-            )
-        if layout.one_call_holds_all_steps and own != layout:
-            raise PicojouleError(
-                f"the layer {name!r} emits its spikes as {own.shape}, not as {layout.shape}: leave out time_axis and "
-                "folded, and build all neurons of a network with the same steps="
-            )
-        layout = own
-    return layout
 
 
 class _Emitted(NamedTuple):
@@ -250,20 +160,28 @@ class Activity(Mapping[str, Tensor]):
         self.layout = layout
         self._calls: dict[str, list[_Emitted]] = {}
         self._binary: set[str] = set()
+        self._clocks: dict[str, Clock | PoolClock | None] = {}
 
     @property
     def steps(self) -> int:
         return self.layout.steps
 
-    def record(self, name: str, spikes: Tensor, *, binary: bool = False) -> None:
-        """Note what a layer emitted; `binary` if its type can emit nothing but 0 and 1."""
+    def record(
+        self, name: str, spikes: Tensor, *, binary: bool = False, clock: Clock | PoolClock | None = None
+    ) -> None:
+        """Note what a layer emitted; `binary` if its type can emit nothing but 0 and 1, `clock` if it says where time
+        is."""
         self._calls.setdefault(name, []).append(_Emitted(spikes, spikes.view_as(spikes), spikes._version))
+        self._clocks[name] = clock
         if binary:
             self._binary.add(name)
 
     def by_step(self, name: str) -> list[Tensor]:
         """The spikes of one layer, step by step, each [B, …]; no copies are made."""
-        return self.layout.by_step(name, [emitted.spikes for emitted in self._whole(name)])
+        return self._split(name, [emitted.spikes for emitted in self._whole(name)])
+
+    def _split(self, name: str, calls: list[Tensor]) -> list[Tensor]:
+        return self.layout.by_step(name, calls, self._clocks[name])
 
     def _whole(self, name: str) -> list[_Emitted]:
         if name not in self._calls:
@@ -281,7 +199,7 @@ class Activity(Mapping[str, Tensor]):
     def spikes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[Tensor]]:
         """The taps of several layers step by step, checked to be what can be counted: maps of the traced `shapes`, the
         same number of samples in every layer, no negative values and no NaN."""
-        emitted = {name: self.layout.by_step(name, [call.tap for call in self._whole(name)]) for name in shapes}
+        emitted = {name: self._split(name, [call.tap for call in self._whole(name)]) for name in shapes}
         for name, by_step in emitted.items():
             for spikes in by_step:
                 if tuple(spikes.shape[1:]) != shapes[name]:
@@ -370,8 +288,8 @@ def watch(
     torch.Size([5, 2])
 
     A network that runs over T time steps is called T times in the block with `steps=T`, or once with its layout in time
-    said by `time_axis` or `folded` (see `TimeLayout`); neurons with a membrane (`IF`, `LIF`) know it themselves. No
-    copies are made: the spikes must not be overwritten in place.
+    said by `time_axis` or `folded` (see `TimeLayout`); neurons that take all steps in one call (`IF`, `LIF`, those of
+    other frameworks) know it themselves. No copies are made: the spikes must not be overwritten in place.
     """
     said = TimeLayout(steps, time_axis, folded)
     model = _hookable(model)
@@ -381,9 +299,10 @@ def watch(
             f"{type(model).__name__} has no spiking layer that picojoule knows: declare its neurons with "
             "picojoule.declare_spiking"
         )
-    activity = Activity(agreed_layout(layers, said))
     inside = {part for layer in layers.values() for part in layer.modules()}
     relays = {name: m for name, m in model.named_modules() if is_relay(m) and m not in inside}
+    clocks = {name: clock_of(module) for name, module in (layers | relays).items()}
+    activity = Activity(completed(said, clocks))
     binary = {name for name, module in layers.items() if _emits_only_zero_and_one(module)}
     handles = []
     try:
@@ -392,7 +311,7 @@ def watch(
             def hook(module: nn.Module, args: Any, output: Any, name: str = name) -> Any:
                 emitted = first_output(name, output)
                 spikes = _versioned(emitted)
-                activity.record(name, spikes, binary=name in binary)
+                activity.record(name, spikes, binary=name in binary, clock=clocks[name])
                 return None if spikes is emitted else replace_first_output(output, spikes)
 
             handles.append(module.register_forward_hook(hook))

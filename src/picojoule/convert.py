@@ -30,8 +30,9 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
-from picojoule.activity import TimeLayout, is_spiking, unwrap
+from picojoule.activity import is_spiking, unwrap
 from picojoule.errors import PicojouleError
+from picojoule.layout import TimeLayout
 from picojoule.membrane import IF
 from picojoule.quantized import QuantizedReLU
 from picojoule.timesteps import present, readout

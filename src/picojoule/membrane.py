@@ -20,8 +20,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from picojoule.activity import TimeLayout, declare_spiking
+from picojoule.activity import declare_spiking
 from picojoule.errors import PicojouleError, unknown
+from picojoule.layout import Clock, TimeLayout
 from picojoule.neuron import Spike, spike
 from picojoule.surrogate import S3NN, Surrogate
 from picojoule.timesteps import unfold
@@ -126,9 +127,9 @@ class _Neuron(nn.Module):
             )
         return integrate(currents, self.membrane)
 
-    def time_layout(self, steps: int) -> TimeLayout:
-        """Where time is in the spikes, if the network runs over so many steps."""
-        return TimeLayout(steps, time_axis=0) if self.steps is None else TimeLayout(self.steps, folded="time")
+    def time_clock(self) -> Clock:
+        """Where time is in the spikes."""
+        return Clock(time_axis=0) if self.steps is None else Clock(folded="time", steps=self.steps)
 
     def extra_repr(self) -> str:
         shown = vars(self.membrane) | {"steps": self.steps}

@@ -23,8 +23,8 @@ _S3NN = S3NN()
 def spike(u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
     """``H(u - threshold)``, with ``surrogate(u, threshold)`` as its derivative.
 
-    For the backward pass only ``u`` is kept, behind a batch norm not even that (`recall`), and nothing where no gradient
-    is needed. A NaN potential does not fire.
+    For the backward pass only ``u`` is kept, behind a batch norm not even that (`recall`), and nothing where no
+    gradient is needed. A NaN potential does not fire.
 
     >>> import torch
     >>> u = torch.tensor([0.5, 1.0, 2.0], requires_grad=True)

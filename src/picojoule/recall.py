@@ -6,7 +6,7 @@ tensor of the activation's size, for the norm keeps its input x, and u = x·a + 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -48,14 +48,14 @@ def source(u: Tensor) -> tuple[Source, float] | None:
         return None
     if _somebody_packs():
         return None
-    bias = node.next_functions[2][0]
-    weight = getattr(node, "_saved_weight", None)
-    if not getattr(node, "_saved_training", False) or weight is None or not hasattr(bias, "variable"):
+    saved: Any = node  # whose attributes depend on the operation
+    bias = getattr(node.next_functions[2][0], "variable", None)
+    if bias is None or saved._saved_weight is None or not saved._saved_training:
         return None
-    x, mean, inverse_deviation = (getattr(node, f"_saved_{name}") for name in ("input", "result1", "result2"))
+    x = saved._saved_input
     if x.dtype != u.dtype or x.stride() != u.stride():
         return None
-    return Source(x, weight, bias.variable, mean, inverse_deviation), node._saved_eps
+    return Source(x, saved._saved_weight, bias, saved._saved_result1, saved._saved_result2), saved._saved_eps
 
 
 def _somebody_packs() -> bool:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -328,6 +328,17 @@ def average_pool(call: Call) -> Any:
     return _inverted(call, x, pooled, dims)
 
 
+def sum_pool(call: Call) -> Any:
+    """lp_pool of norm 1, which adds up the spikes of each window; other norms are no sums."""
+    x, size = call.argument(0, "input"), call.argument(2, "kernel_size")
+    stride, ceil = call.argument(3, "stride"), call.argument(4, "ceil_mode", False)
+    if call.argument(1, "norm_type") != 1:
+        return NotImplemented
+    dims = int(call.function.__name__[-2])
+    average = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[dims - 1]
+    return average_pool(replace(call, function=average, args=(x, size, stride, 0, ceil), kwargs={}))
+
+
 def _inverted(call: Call, x: Tensor, pooled: Tensor, dims: int) -> Tensor:
     """Under psi="paper" the ratio of the two map sizes is inverted: so the paper's printed totals come out."""
     if call.psi != "paper":
@@ -379,6 +390,7 @@ PASSING: dict[str, PassingRule] = {
     **dict.fromkeys(SCALING, scaled),
     **dict.fromkeys("bfloat16 cpu cuda double float half to type type_as".split(), cast),
     **dict.fromkeys("avg_pool1d avg_pool2d avg_pool3d".split(), average_pool),
+    **dict.fromkeys("lp_pool1d lp_pool2d lp_pool3d".split(), sum_pool),
     **dict.fromkeys("adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d".split(), adaptive_average_pool),
     "__getitem__": indexing,
     "__setitem__": assignment,

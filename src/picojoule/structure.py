@@ -29,8 +29,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from picojoule.activity import first_output, is_relay, precise, replace_first_output, spiking_modules
+from picojoule.activity import described, first_output, is_relay, precise, replace_first_output, spiking_modules
 from picojoule.errors import PicojouleError
+from picojoule.peers import Silent, kind_of
 from picojoule.provenance import ACTIVATION, INERT, PRUNED, Origins, Source, Tag, pruned_tensors
 from picojoule.rules import (
     CREATING,
@@ -48,6 +49,8 @@ from picojoule.rules import (
     remedy,
     shadow,
 )
+
+StandIn = Callable[[Any, Any], Any]
 
 
 @dataclass
@@ -251,17 +254,22 @@ class StructuralPass(TorchFunctionMode):
     def _constants(
         self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], target: Any, tag: Tag
     ) -> Any:
-        if name in SYNAPTIC and ".parametrizations." not in f".{self._path[-1] if self._path else ''}.":
-            first, second = (bool(self._origins.get(t).source & Source.WEIGHT) for t in _operands(args, kwargs))
-            if second > first or (first > second and name in EITHER_SIDE):
-                self.refuse(
-                    f"{name} {self._where()} is fed by a constant, not by the input or spikes; if this is the first "
-                    "value of a recurrent state, its synapses cannot be counted: leave the recurrence out; else "
-                    "compute the constant beforehand"
-                )
+        if self._weighs_constant(name, args, kwargs):
+            self.refuse(
+                f"{name} {self._where()} is fed by a constant, not by the input or spikes; if this is the first "
+                "value of a recurrent state, its synapses cannot be counted: leave the recurrence out; else "
+                "compute the constant beforehand"
+            )
         with self._sanctioning():
             out = self._plain(func, args, kwargs, target)
         return self._tagged(out, Tag(tag.source | Source.CONSTANT, tag.blame))
+
+    def _weighs_constant(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether weights are applied to a constant that is no weight itself, such as the zeros a state begins with."""
+        if name not in SYNAPTIC or ".parametrizations." in f".{self._path[-1] if self._path else ''}.":
+            return False
+        first, second = (bool(self._origins.get(t).source & Source.WEIGHT) for t in _operands(args, kwargs))
+        return second > first or (first > second and name in EITHER_SIDE)
 
     def _own_affair(
         self,
@@ -274,6 +282,8 @@ class StructuralPass(TorchFunctionMode):
     ) -> Any:
         """An operation inside a spiking layer or a relay."""
         if not active:
+            if self._weighs_constant(name, args, kwargs):
+                self._refuse_product(name)
             with self._sanctioning():
                 return self._tagged(self._plain(func, args, kwargs, target), Tag(Source.CONSTANT))
         if name in SYNAPTIC or name in UNCOUNTED:
@@ -302,7 +312,7 @@ class StructuralPass(TorchFunctionMode):
     def _refuse_product(self, name: str) -> NoReturn:
         if self._inside:
             self.refuse(
-                f"the spiking layer {self._inside[0]!r} multiplies by weights inside itself ({name}): recurrent "
+                f"the layer {self._inside[0]!r} multiplies by weights inside itself ({name}): recurrent "
                 "synapses are not counted; use a neuron without recurrent weights, or put them into a module beside "
                 "it"
             )
@@ -401,7 +411,8 @@ class StructuralPass(TorchFunctionMode):
         if tag.source & Source.CURRENT:
             self.refuse(
                 f"{here} is fed by {tag.blame} with no spiking layer between them; put a spiking layer there, or "
-                "declare the module that fires as one with picojoule.declare_spiking"
+                "declare the module that fires as one with picojoule.declare_spiking (a bare function that fires must "
+                "be made a module first)"
             )
 
     def _present(self, name: str, weight: Tensor) -> Tensor:
@@ -433,8 +444,7 @@ class StructuralPass(TorchFunctionMode):
                             "before"
                         )
                     continue
-                stands_in = id(module) in spiking or is_relay(module)
-                enter, leave = self._hooks(name, stands_in, spiking=id(module) in spiking)
+                enter, leave = self._hooks(name, self._stand_in(name, module, spiking=id(module) in spiking))
                 handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
                 handles.append(module.register_forward_hook(leave, with_kwargs=True))
             with _Kernels(self):
@@ -443,24 +453,34 @@ class StructuralPass(TorchFunctionMode):
             for handle in handles:
                 handle.remove()
 
-    def _hooks(self, name: str, stands_in: bool, *, spiking: bool) -> tuple[Callable[..., None], Callable[..., Any]]:
+    def _stand_in(self, name: str, module: nn.Module, *, spiking: bool) -> StandIn | None:
+        """What takes the place of a module's output, given what arrived and what it returned."""
+        if spiking:
+            return lambda arrivals, output: self._fired(module, name, output)
+        if is_relay(module):
+            return lambda arrivals, output: self._relayed(name, arrivals, output)
+        kind = kind_of(module)
+        if isinstance(kind, Silent):
+            tag = Tag(Source.CURRENT, f"the layer {name!r} ({described(module)}), which emits {kind.emits},")
+            return lambda arrivals, output: self._tagged(output, tag)
+        return None
+
+    def _hooks(self, name: str, stand_in: StandIn | None) -> tuple[Callable[..., None], Callable[..., Any]]:
         def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
             self._path.append(name)
             if isinstance(module, nn.RNNBase) and self._origins.is_activation((args, kwargs)):
                 self._refuse_product(module.mode.lower())
-            if stands_in:
+            if stand_in is not None:
                 if not self._inside:
                     self._check_arrivals(name, (args, kwargs))
                 self._inside.append(name)
 
         def leave(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
             self._path.pop()
-            if not stands_in:
+            if stand_in is None:
                 return output
             self._inside.pop()
-            if self._inside:
-                return output
-            return self._fired(module, name, output) if spiking else self._relayed(name, (args, kwargs), output)
+            return output if self._inside else stand_in((args, kwargs), output)
 
         return enter, leave
 

@@ -26,8 +26,9 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from picojoule.activity import TimeLayout, agreed_layout, spiking_modules, unwrap
+from picojoule.activity import clock_of, spiking_modules, unwrap
 from picojoule.errors import PicojouleError
+from picojoule.layout import TimeLayout, completed
 from picojoule.rules import Psi
 from picojoule.snapshot import unchanged
 from picojoule.structure import Recording, StructuralPass, SynapticCall
@@ -212,7 +213,7 @@ def trace(
             f"{type(model).__name__} has no spiking layer that picojoule knows: use picojoule.Spike, or declare its "
             "neurons with picojoule.declare_spiking"
         )
-    layout = agreed_layout(expected, said)
+    layout = completed(said, {name: clock_of(module) for name, module in expected.items()})
     arguments = example if isinstance(example, tuple) else (example,)
     tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
     if not tensors or not tensors[0].dim() or not len(tensors[0]):
@@ -233,7 +234,10 @@ def trace(
         with torch.inference_mode(False):
             gradients = list(torch.autograd.grad(recording.reached, leaves, allow_unused=True, retain_graph=True))
     fan_outs = iter(torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True))
-    emitted = {name: layout.by_step(name, [next(fan_outs) for _ in calls]) for name, calls in recording.leaves.items()}
+    emitted = {
+        name: layout.by_step(name, [next(fan_outs) for _ in calls], clock_of(model.get_submodule(name)))
+        for name, calls in recording.leaves.items()
+    }
     rows = {name: len(by_step[0]) for name, by_step in emitted.items()}
     samples = next(iter(rows.values()))
     if len(set(rows.values())) > 1:
@@ -241,13 +245,14 @@ def trace(
             f"the layers emit different numbers of samples ({rows}): the first axis of every spiking layer's output "
             "must be the batch; if time is folded into it, say steps= and folded="
         )
-    _check_samples(samples, len(tensors[0]), layout)
+    given = tuple(tensors[0].shape)
+    _check_samples(samples, given, layout)
     psi_of = {name: _one_step(name, by_step, psi) for name, by_step in emitted.items()}
     targets = _targets(recording, psi_of, samples * steps)
     return Synapses(
         {name: Layer(name, psi_of[name], name in recording.relays, targets[name]) for name in emitted},
         psi=psi,
-        input_shape=tuple(tensors[0].shape[1 if layout.time_axis is None else 2 :]),
+        input_shape=given[2 if layout.has_axis_in(given) or layout.can_loop_over(given, samples) else 1 :],
         steps=steps,
         encoder_macs=sum(call.analog_macs for call in recording.calls) // samples,
         dense_macs=_dense_macs(recording.calls, samples, layout),
@@ -322,13 +327,14 @@ def _targets(recording: Recording, psi_of: dict[str, Tensor], times: int) -> dic
     return {name: tuple(targets) for name, targets in found.items()}
 
 
-def _check_samples(samples: int, given: int, layout: TimeLayout) -> None:
-    if not layout.one_call_holds_all_steps and samples != given:
+def _check_samples(samples: int, given: tuple[int, ...], layout: TimeLayout) -> None:
+    if not (layout.one_call_holds_all_steps or samples == given[0] or layout.can_loop_over(given, samples)):
         raise PicojouleError(
-            f"the layers emit {samples} samples for an example of {given}: the first axis of the example and of every "
-            "spiking layer's output must be the batch; if it holds time as well, say steps= with time_axis= or folded="
+            f"the layers emit {samples} samples for an example of {given[0]}: the first axis of the example and of "
+            "every spiking layer's output must be the batch; if it holds time as well, say steps= with time_axis= or "
+            "folded="
         )
-    if layout.one_call_holds_all_steps and samples == layout.steps > 1:
+    if samples == layout.steps > 1 and (layout.one_call_holds_all_steps or given[:2] == (samples, samples)):
         raise PicojouleError(
             f"the example has as many samples as time steps ({samples}), so the two axes cannot be told apart: give an "
             "example of one sample"
@@ -338,9 +344,9 @@ def _check_samples(samples: int, given: int, layout: TimeLayout) -> None:
 def _dense_macs(calls: list[SynapticCall], samples: int, layout: TimeLayout) -> int:
     """All multiply-accumulates of one step: the ReLU twin has no time."""
     macs: Counter[int] = Counter()
-    times: Counter[int] = Counter()
+    steps: Counter[int] = Counter()
     for call in calls:
-        macs[call.weight] += call.macs // (layout.steps if layout.is_in(call.fed, samples) else 1)
-        times[call.weight] += 1
-    each_step = {weight for weight, n in times.items() if not layout.one_call_holds_all_steps and n % layout.steps == 0}
+        macs[call.weight] += call.macs
+        steps[call.weight] += layout.steps if layout.is_in(call.fed, samples) else 1
+    each_step = {weight for weight, n in steps.items() if n % layout.steps == 0}
     return sum(macs[weight] // (layout.steps if weight in each_step else 1) // samples for weight in macs)

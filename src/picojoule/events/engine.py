@@ -14,11 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from picojoule.activity import Activity, TimeLayout, unwrap
+from picojoule.activity import Activity, unwrap
 from picojoule.errors import PicojouleError, unknown
 from picojoule.events.graph import capture
 from picojoule.events.lowering import Weights, lower
 from picojoule.events.program import WORD, Memory, Program, SpikeMap
+from picojoule.layout import TimeLayout
 from picojoule.synapse import Synapses, trace
 
 

@@ -1,0 +1,49 @@
+"""Networks of other frameworks: which of their modules fire, and how they take time.
+
+`picojoule.trace`, `watch`, `Penalty` and `EnergyMeter` take them unchanged. A module is recognised by the package and
+the name of its class or of its nearest known base, so no framework is ever imported from here.
+
+>>> [framework.name for framework in FRAMEWORKS]
+['SpikingJelly', 'snnTorch', 'Norse', 'sinabs']
+>>> kind_of(nn.Linear(2, 2)) is None
+True
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from picojoule.peers.kinds import Fires, Framework, Kind, Refused, Silent
+from picojoule.peers.norse import NORSE
+from picojoule.peers.sinabs import SINABS
+from picojoule.peers.snntorch import SNNTORCH
+from picojoule.peers.spikingjelly import SPIKINGJELLY
+
+FRAMEWORKS = (SPIKINGJELLY, SNNTORCH, NORSE, SINABS)
+_BY_PACKAGE = {framework.package: framework for framework in FRAMEWORKS}
+
+__all__ = ["FRAMEWORKS", "Fires", "Framework", "Kind", "Refused", "Silent", "framework_of", "kind_of"]
+
+
+def kind_of(module: nn.Module) -> Kind | None:
+    """What is known of a module; None if it is of no framework, or nothing needs to be known."""
+    known = _known(module)
+    if known is None:
+        return None
+    framework, name = known
+    kind = framework.kinds[name]
+    return kind if isinstance(kind, Fires | Silent | Refused) else kind(module)
+
+
+def framework_of(module: nn.Module) -> Framework | None:
+    """The framework whose class the module is, or is derived from."""
+    known = _known(module)
+    return None if known is None else known[0]
+
+
+def _known(module: nn.Module) -> tuple[Framework, str] | None:
+    for cls in type(module).__mro__:
+        framework = _BY_PACKAGE.get(cls.__module__.partition(".")[0])
+        if framework is not None and cls.__name__ in framework.kinds:
+            return framework, cls.__name__
+    return None

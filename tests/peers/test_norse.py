@@ -1,0 +1,199 @@
+"""Networks of Norse: cells called once a step, layers over [T, B, …], and cells lifted over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import picojoule as pj
+from frameworks import STEPS, Form, check_example, check_form, classes_of, need, pixels, run_example
+from picojoule.errors import PicojouleError
+from picojoule.peers import NORSE, Refused, Silent, kind_of
+
+norse = need("norse.torch")
+from norse.torch.functional.lif import LIFParameters, lif_feed_forward_step  # noqa: E402
+from norse.torch.module.encode import PoissonEncoder, SignedPoissonEncoder  # noqa: E402
+from norse.torch.module.sequential import RecurrentSequential  # noqa: E402
+
+TIMED = {"steps": STEPS, "time_axis": 0}
+QUICK = LIFParameters(tau_syn_inv=torch.tensor(500.0), tau_mem_inv=torch.tensor(500.0), v_th=torch.tensor(0.1))
+
+
+def identity(module: nn.Module) -> nn.Module:
+    return module
+
+
+def network(neuron: Callable[[], nn.Module], last: nn.Module, over_time: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    torch.manual_seed(0)
+    return norse.SequentialState(  # type: ignore[no-any-return]
+        over_time(nn.Conv2d(1, 4, 3, padding=1)),
+        neuron(),
+        over_time(nn.MaxPool2d(2)),
+        over_time(nn.Conv2d(4, 8, 3)),
+        neuron(),
+        nn.Flatten(-3),
+        nn.Linear(32, 10),
+        last,
+    ).eval()
+
+
+class Lifted(nn.Module):
+    """The cells over [T, B, …]: each is called once a step, inside the one call of the network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(norse.Lift(part) for part in cells())
+
+    def forward(self, x: Tensor) -> tuple[Tensor, None]:
+        for part in self.parts:
+            x = part(x)
+            x = x[0] if isinstance(x, tuple) else x
+        return x, None
+
+
+def cells() -> nn.Module:
+    return network(lambda: norse.LIFCell(QUICK), norse.LICell(), identity)
+
+
+def called(net: nn.Module) -> Tensor:
+    out, state = [], None
+    for step in pixels():
+        y, state = net(step, state)
+        out.append(y)
+    return torch.stack(out)
+
+
+def at_once(net: nn.Module) -> Tensor:
+    out: Tensor = net(pixels())[0]
+    return out
+
+
+def forms() -> dict[str, Form]:
+    one, all_steps = pixels()[0, :1], pixels()[:, :1]
+    layers = network(lambda: norse.LIF(QUICK), norse.LI(), norse.Lift)
+    return {
+        "cells": Form(cells(), one, called, {}, {"steps": STEPS}),
+        "layers": Form(layers, all_steps, at_once, {"steps": STEPS}, TIMED, encoder="0.lifted_module"),
+        "lifted cells": Form(Lifted().eval(), all_steps, at_once, TIMED, TIMED, encoder="parts.0.lifted_module"),
+    }
+
+
+def test_all_forms_give_the_same_bill() -> None:
+    bills = {name: check_form(form, lambda net: None) for name, form in forms().items()}
+    assert all(bill == bills["cells"] for bill in bills.values())
+
+
+def test_the_state_reaches_the_network_unchanged() -> None:
+    net = network(norse.LIFBoxCell, norse.LICell(), identity)
+    out, state = net(pixels()[0])
+    with pj.watch(net) as activity:
+        watched, watched_state = net(pixels()[0])
+    assert torch.equal(out, watched)
+    assert [type(s) for s in watched_state] == [type(s) for s in state]
+    assert set(activity) == {"1", "2", "4"}
+
+
+@pytest.mark.parametrize("said", [{"steps": STEPS, "time_axis": 1}, {"folded": "time"}])
+def test_a_layer_over_time_has_it_first_and_nowhere_else(said: dict[str, int]) -> None:
+    net = norse.SequentialState(nn.Linear(4, 3), norse.LIF(), nn.Linear(3, 2))
+    with pytest.raises(PicojouleError, match=r"'1' emits its spikes as \[T, B, …\], not as .*: leave out time_axis"):
+        pj.trace(net, torch.zeros(STEPS, 1, 4), **said)
+
+
+def test_the_number_of_steps_must_be_said() -> None:
+    net = norse.SequentialState(nn.Linear(4, 3), norse.LIF(), nn.Linear(3, 2))
+    with pytest.raises(PicojouleError, match="whose axis 0 is not steps=1: check steps"):
+        pj.trace(net, torch.zeros(STEPS, 1, 4))
+
+
+def test_an_encoder_fires_and_makes_the_time_axis() -> None:
+    net = norse.SequentialState(PoissonEncoder(STEPS), nn.Linear(4, 3), norse.LIF(), nn.Linear(3, 2))
+    synapses = pj.trace(net, torch.zeros(1, 4), **TIMED)
+    assert synapses["0"].fan_out.tolist() == [3, 3, 3, 3]
+    assert (synapses.encoder_macs, synapses.dense_macs, synapses.input_shape) == (0, 18, (4,))
+
+
+# -------------------------------------------------------------------------------------------------------- other neurons
+
+
+def test_every_name_in_the_table_is_a_class_of_the_framework() -> None:
+    need("norse.torch.module.exp_filter")
+    assert set(NORSE.kinds) <= set(classes_of("norse"))
+
+
+FIRING = [
+    "LIFCell",
+    "LIFBoxCell",
+    "LIFExCell",
+    "LIFAdExCell",
+    "LIFRefracCell",
+    "LIFAdExRefracCell",
+    "LSNNCell",
+    "IAFCell",
+]
+
+
+@pytest.mark.parametrize("name", FIRING)
+def test_cells_that_fire(name: str) -> None:
+    net = norse.SequentialState(nn.Linear(4, 3), getattr(norse, name)(), nn.Linear(3, 2))
+    assert pj.trace(net, torch.zeros(2, 4))["1"].fan_out.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("name", ["LIF", "LIFEx", "LIFAdEx", "LSNN"])
+def test_layers_that_fire(name: str) -> None:
+    net = norse.SequentialState(nn.Linear(4, 3), getattr(norse, name)(), nn.Linear(3, 2))
+    assert pj.trace(net, torch.zeros(STEPS, 1, 4), **TIMED)["1"].fan_out.tolist() == [2, 2, 2]
+
+
+REFUSED: list[Callable[[], nn.Module]] = [
+    lambda: norse.LIFRecurrentCell(3, 3),
+    lambda: norse.LIFRecurrent(3, 3),
+    lambda: norse.LSNNRecurrentCell(3, 3),
+    lambda: norse.LSNNRecurrent(3, 3),
+    lambda: norse.LIFExRecurrentCell(3, 3),
+    lambda: norse.LIFRefracRecurrentCell(3, 3),
+    lambda: norse.LILinearCell(3, 3),
+    lambda: RecurrentSequential(nn.Linear(3, 3), norse.LIFCell()),
+    lambda: SignedPoissonEncoder(1),
+]
+
+
+@pytest.mark.parametrize("build", REFUSED)
+def test_what_cannot_be_counted_is_refused_by_name(build: Callable[[], nn.Module]) -> None:
+    module = build()
+    assert isinstance(kind_of(module), Refused)
+    with pytest.raises(PicojouleError, match=f"'1' \\({type(module).__name__} of Norse\\)"):
+        pj.trace(norse.SequentialState(nn.Linear(4, 3), module), torch.zeros(1, 4))
+
+
+@pytest.mark.parametrize("name", ["LICell", "LIBoxCell"])
+def test_what_emits_no_spikes_must_not_feed_a_synapse(name: str) -> None:
+    module = getattr(norse, name)()
+    assert kind_of(module) == Silent()
+    net = norse.SequentialState(nn.Linear(4, 3), norse.LIFCell(), nn.Linear(3, 3), module, nn.Linear(3, 2))
+    with pytest.raises(PicojouleError, match=f"'3' \\({name} of Norse\\), which emits its potential"):
+        pj.trace(net, torch.zeros(1, 4))
+
+
+def test_a_neuron_called_as_a_function_is_refused() -> None:
+    class Bare(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.lif = nn.Linear(4, 3), norse.LIFCell()
+            self.second, self.third = nn.Linear(3, 3), nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            z, state = self.lif(self.first(x))
+            z, _ = lif_feed_forward_step(self.second(z), state, QUICK)
+            return self.third(z)  # type: ignore[no-any-return]
+
+    with pytest.raises(PicojouleError, match=r"'third' is fed by .* declare"):
+        pj.trace(Bare(), torch.zeros(2, 4))
+
+
+@pytest.mark.slow
+def test_the_example() -> None:
+    check_example(run_example("norse_digits.py"), steps=6)

@@ -1,0 +1,182 @@
+"""Networks of snnTorch, with hidden states, explicit states and a loop over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import picojoule as pj
+from frameworks import STEPS, Form, check_example, check_form, classes_of, need, pixels, run_example
+from picojoule.errors import PicojouleError
+from picojoule.peers import SNNTORCH, Refused, kind_of
+
+snn = need("snntorch")
+
+
+def neurons(hidden: bool) -> list[nn.Module]:
+    return [
+        snn.Leaky(beta=0.8, init_hidden=hidden),
+        snn.Synaptic(alpha=0.7, beta=0.9, init_hidden=hidden, reset_mechanism="zero"),
+        snn.Leaky(beta=0.9, init_hidden=hidden, output=True),
+    ]
+
+
+def synapses() -> list[nn.Module]:
+    torch.manual_seed(0)
+    return [nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 8, 3), nn.Linear(32, 10)]
+
+
+def hidden() -> nn.Module:
+    (conv1, conv2, linear), (lif1, lif2, lif3) = synapses(), neurons(True)
+    return nn.Sequential(conv1, lif1, nn.MaxPool2d(2), conv2, lif2, nn.Flatten(), linear, lif3).eval()
+
+
+class Explicit(nn.Module):
+    """States given and returned, in a loop over time as in the framework's tutorials."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2, self.linear = synapses()
+        self.lif1, self.lif2, self.lif3 = neurons(False)
+        self.pool = nn.MaxPool2d(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mem1, (syn2, mem2), mem3 = self.lif1.init_leaky(), self.lif2.init_synaptic(), self.lif3.init_leaky()
+        out = []
+        for step in x:
+            spk1, mem1 = self.lif1(self.conv1(step), mem1)
+            spk2, syn2, mem2 = self.lif2(self.conv2(self.pool(spk1)), syn2, mem2)
+            spk3, mem3 = self.lif3(self.linear(spk2.flatten(1)), mem3)
+            out.append(spk3)
+        return torch.stack(out)
+
+
+def called(net: nn.Module) -> Tensor:
+    return torch.stack([net(step)[0] for step in pixels()])
+
+
+def looped(net: nn.Module) -> Tensor:
+    out: Tensor = net(pixels())
+    return out
+
+
+def reset(net: nn.Module) -> None:
+    for module in net.modules():
+        if isinstance(module, snn.SpikingNeuron):
+            module.reset_mem()
+
+
+def test_all_forms_give_the_same_bill() -> None:
+    all_steps = pixels()[:, :1]
+    inside, timed = {"steps": STEPS}, {"steps": STEPS, "time_axis": 0}
+    forms = [
+        Form(hidden(), pixels()[0, :1], called, {}, inside),
+        Form(Explicit().eval(), all_steps, looped, inside, inside, encoder="conv1"),
+        Form(Explicit().eval(), all_steps, looped, timed, timed, encoder="conv1"),
+    ]
+    first, *others = (check_form(form, reset) for form in forms)
+    assert all(bill == first for bill in others)
+
+
+def test_a_tuple_of_states_reaches_the_network_unchanged() -> None:
+    net, plain = hidden(), hidden()
+    with pj.watch(net, steps=STEPS) as activity:
+        out = [net(step) for step in pixels()]
+    expected = [plain(step) for step in pixels()]
+    assert all(torch.equal(a, b) for one, two in zip(out, expected, strict=True) for a, b in zip(one, two, strict=True))
+    assert torch.equal(activity["7"], torch.stack([spikes for spikes, _ in out]))
+
+
+def test_one_neuron_module_at_two_places_is_an_error() -> None:
+    lif = snn.Leaky(beta=0.9, init_hidden=True)
+    net = nn.Sequential(nn.Linear(4, 4), lif, nn.Linear(4, 4), lif)
+    with pytest.raises(PicojouleError, match="make two modules"):
+        pj.trace(net, torch.zeros(1, 4))
+
+
+# -------------------------------------------------------------------------------------------------------- other neurons
+
+
+def test_every_name_in_the_table_is_a_class_of_the_framework() -> None:
+    import snntorch._neurons.leakykernel  # noqa: F401
+
+    assert set(SNNTORCH.kinds) <= set(classes_of("snntorch"))
+
+
+FIRING: list[Callable[[], nn.Module]] = [
+    lambda: snn.Leaky(beta=0.9),
+    lambda: snn.Leaky(beta=0.9, reset_mechanism="none", learn_beta=True, learn_threshold=True),
+    lambda: snn.Synaptic(alpha=0.8, beta=0.9),
+    lambda: snn.Alpha(alpha=0.9, beta=0.8),
+    lambda: snn.Lapicque(beta=0.9),
+]
+
+
+@pytest.mark.parametrize("build", FIRING)
+def test_neurons_that_fire_with_states_given_and_returned(build: Callable[[], nn.Module]) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.lif, self.second = nn.Linear(4, 3), build(), nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            spikes, *states = self.lif(self.first(x))
+            return self.second(spikes), *states
+
+    assert pj.trace(Net(), torch.zeros(2, 4))["lif"].fan_out.tolist() == [2, 2, 2]
+
+
+REFUSED: list[Callable[[], nn.Module]] = [
+    lambda: snn.RLeaky(beta=0.9, linear_features=3, init_hidden=True),
+    lambda: snn.RLeaky(beta=0.9, all_to_all=False, init_hidden=True),
+    lambda: snn.RSynaptic(alpha=0.8, beta=0.9, linear_features=3, init_hidden=True),
+    lambda: snn.SLSTM(3, 3, init_hidden=True),
+    lambda: snn.SConv2dLSTM(1, 1, 3, init_hidden=True),
+    lambda: snn.LeakyParallel(3, 3),
+    lambda: snn.LinearLeaky(0.9, 3, 3),
+    lambda: snn.StateLeaky(0.9, 3, output=True),
+]
+
+
+@pytest.mark.parametrize("build", REFUSED)
+def test_what_cannot_be_counted_is_refused_by_name(build: Callable[[], nn.Module]) -> None:
+    module = build()
+    assert isinstance(kind_of(module), Refused)
+    with pytest.raises(PicojouleError, match=f"'1' \\({type(module).__name__} of snnTorch\\)"):
+        pj.trace(nn.Sequential(nn.Linear(4, 3), module), torch.zeros(1, 4))
+
+
+def test_a_neuron_called_as_a_function_is_refused() -> None:
+    class Bare(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.lif = nn.Linear(4, 3), snn.Leaky(beta=0.9, init_hidden=True)
+            self.second, self.third, self.fire = nn.Linear(3, 3), nn.Linear(3, 2), snn.surrogate.atan()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.third(self.fire(self.second(self.lif(self.first(x))) - 1))  # type: ignore[no-any-return]
+
+    import snntorch.surrogate  # noqa: F401
+
+    with pytest.raises(PicojouleError, match=r"'third' is fed by .* declare"):
+        pj.trace(Bare(), torch.zeros(2, 4))
+
+
+def test_spikes_times_a_fraction_are_no_spikes() -> None:
+    net = nn.Sequential(
+        nn.Linear(4, 3), snn.Leaky(beta=0.9, init_hidden=True, graded_spikes_factor=0.5), nn.Linear(3, 2)
+    )
+    nn.init.ones_(net[0].weight)
+    meter = pj.EnergyMeter(pj.trace(net, torch.zeros(1, 4)))
+    with pj.watch(net) as activity:
+        net(torch.ones(2, 4))
+    with pytest.raises(PicojouleError, match="no whole numbers of spikes"):
+        meter.update(activity)
+
+
+@pytest.mark.slow
+def test_the_example() -> None:
+    check_example(run_example("snntorch_digits.py"), steps=5)
