@@ -26,11 +26,11 @@ def _growth(build: Build, arguments: tuple[Any, ...], warmup: int) -> int:
     for _ in range(warmup):
         run()
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of everything before
-    before = _memory("VmRSS")
+    before = memory("VmRSS")
     run()
-    return _memory("VmHWM") - before
+    return memory("VmHWM") - before
 
 
-def _memory(field: str) -> int:
+def memory(field: str) -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
