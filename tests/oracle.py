@@ -126,7 +126,7 @@ def passed(node: Node, arrivals: list[np.ndarray]) -> np.ndarray:
             modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
             widths = [(0, 0)] * (x.ndim - len(s["widths"])) + list(s["widths"])
             return np.pad(x, widths, mode=modes[s["mode"]])
-        case "avg_pool":
+        case "avg_pool" | "sum_pool":
             for axis, (k, stride, padding) in enumerate(s["axes"], start=2):
                 x = along(x, axis, window(x.shape[axis], k, stride, padding, s["ceil"]))
             return x

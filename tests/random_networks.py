@@ -141,6 +141,13 @@ def draw_avg_pool(pick: Pick, shape: Shape) -> Settings | None:
     return {"axes": pool_axes(pick, shape), "ceil": ceil, "include": include, "form": form}
 
 
+def draw_sum_pool(pick: Pick, shape: Shape) -> Settings | None:
+    if len(shape) not in SPATIAL:
+        return None
+    axes = [(k, stride, 0) for k, stride, _ in pool_axes(pick, shape)]
+    return {"axes": axes, "ceil": pick([False, True]), "form": pick(["module", "function"])}
+
+
 def draw_max_pool(pick: Pick, shape: Shape) -> Settings | None:
     if len(shape) not in SPATIAL:
         return None
@@ -187,10 +194,11 @@ DRAWN: dict[str, Callable[[Pick, Shape], Settings | None]] = {
     "upsample": draw_upsample,
     "pad": draw_pad,
     "avg_pool": draw_avg_pool,
+    "sum_pool": draw_sum_pool,
     "adaptive_avg_pool": draw_adaptive,
 }
-SCALING = frozenset(["batch_norm", "scale", "bias", "negative", "mean", "avg_pool", "adaptive_avg_pool"])
-"""After these, values are no whole numbers of spikes any more, so that no max pool may follow."""
+SCALING = frozenset("batch_norm scale bias negative mean dropout avg_pool sum_pool adaptive_avg_pool".split())
+"""After these, and while training after dropout, values are no whole spikes any more, so that no max pool may follow."""
 
 
 # ------------------------------------------------------------------------------------------------------------- synapses
@@ -337,6 +345,10 @@ def module_for(node: Node, shape: Shape) -> nn.Module | None:
             return nn.Upsample(size=s["size"])
         case "avg_pool", "module":
             return torch_pool("AvgPool", s, spatial, count_include_pad=s["include"])
+        case "sum_pool", "module":
+            kernel, stride, _ = zip(*s["axes"], strict=True)
+            sizes = (kernel[0], stride[0]) if spatial == 1 else (kernel, stride)
+            return getattr(nn, f"LPPool{spatial}d")(1, *sizes, ceil_mode=s["ceil"])
         case "adaptive_avg_pool", "module":
             return getattr(nn, f"AdaptiveAvgPool{spatial}d")(s["size"])
     return None
@@ -466,6 +478,10 @@ def ran(node: Node, module: nn.Module | None, buffer: Tensor, x: Tensor, *others
                 ceil_mode=s["ceil"],
                 count_include_pad=s["include"],
             )
+        case "sum_pool", _:
+            kernel, stride, _ = zip(*s["axes"], strict=True)
+            sizes = (kernel[0], stride[0]) if spatial == 1 else (kernel, stride)
+            return getattr(F, f"lp_pool{spatial}d")(x, 1.0, *sizes, s["ceil"])
         case "adaptive_avg_pool", _:
             return getattr(F, f"adaptive_avg_pool{spatial}d")(x, s["size"])
         case "add", "operator":

@@ -262,7 +262,7 @@ def test_a_relu_network_has_the_same_fields_with_none_where_there_are_no_spikes(
     result = run.result["test"]
     assert list(result) == SAMPLE_FIELDS
     assert {key for key, value in result.items() if value is None} == (
-        set("joules synops encoder_macs encoder_joules rate_mean rate_sum dead_rate psi".split())
+        set("joules synops encoder_macs encoder_joules update_joules rate_mean rate_sum dead_rate psi".split())
     )
     assert result["ann_joules"] == finished[0].result["test"]["ann_joules"] > 0
     assert (result["layers"], result["steps"], result["hardware"]) == ([], 1, "horowitz-45nm-fp32")

