@@ -276,9 +276,9 @@ def write_report(
 
     Example: `picojoule report runs --out report`
     """
-    from picojoule import report  # brings the plotting library, which few commands need
+    from picojoule import paper, report  # they bring the plotting library, which few commands need
 
-    written = report.write(folder, out)
+    written = report.write(folder, out, paper.printed_scores)
     if as_json:
         print(json.dumps(written.to_dict(), indent=2))
         return
