@@ -253,6 +253,11 @@ def test_a_wrong_input(run: Run, shape: str) -> None:
     assert is_a_sentence(run("profile", "cnn7", "--input", shape), repr(shape), "--input 3,32,32")
 
 
+@pytest.mark.parametrize("shape", ["1,99999999,99999999", "99999999999999999999"])
+def test_an_input_that_no_memory_holds(run: Run, shape: str) -> None:
+    assert is_a_sentence(run("profile", "cnn7", "--input", shape), shape, "shape of one input")
+
+
 @pytest.mark.parametrize("shape", ["1,8,8", "1,32", "1,32,32,32"])
 def test_an_input_that_does_not_fit_the_model(run: Run, shape: str) -> None:
     assert is_a_sentence(run("profile", "cnn7", "--input", shape), "shape")

@@ -308,7 +308,12 @@ def test_a_silent_layer_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.parametrize(
     ("setting", "words"),
-    [({"accelerator": "abacus"}, "abacus"), ({"devices": 0}, "0"), ({"accelerator": "cuda"}, "cuda")],
+    [
+        ({"accelerator": "abacus"}, "abacus"),
+        ({"devices": 0}, "0"),
+        ({"accelerator": "cpu", "devices": -1}, "-1"),
+        ({"accelerator": "cuda"}, "cuda"),
+    ],
     ids=str,
 )
 def test_a_device_that_is_not_there(tmp_path: Path, setting: dict[str, Any], words: str) -> None:

@@ -200,3 +200,24 @@ def test_a_surrogate_may_look_beyond_the_single_element() -> None:
     spike(u, 1.0, lambda u, threshold: slopes * u.sigmoid()).sum().backward()
     assert u.grad is not None
     assert torch.equal(u.grad, slopes * u.detach().sigmoid())
+
+
+def test_a_class_derived_from_a_surrogate_has_its_own_formula_at_any_size() -> None:
+    class Steeper(S3NN):
+        def __call__(self, u: Tensor, threshold: float, /) -> Tensor:
+            return 3 * super().__call__(u, threshold)
+
+    u = torch.linspace(-1, 3, 8192, requires_grad=True)
+    spike(u, 1.0, Steeper()).sum().backward()
+    assert u.grad is not None
+    torch.testing.assert_close(u.grad, 3 * S3NN()(u.detach(), 1.0))
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_many_gradients_at_once(norm: bool) -> None:
+    x = torch.randn(64, 100, requires_grad=True)
+    s = spike(nn.BatchNorm1d(100)(1 * x) if norm else x, 1.0, S3NN())
+    above = torch.randn(3, 64, 100)
+    (together,) = torch.autograd.grad(s, x, above, is_grads_batched=True, retain_graph=True)
+    single = [torch.autograd.grad(s, x, each, retain_graph=True)[0] for each in above]
+    torch.testing.assert_close(together, torch.stack(single))

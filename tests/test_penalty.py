@@ -407,6 +407,8 @@ def test_a_weighting_that_is_an_object() -> None:
         (torch.tensor([1.0, 1.0, -1e-9, 1.0]), "negative or not finite"),
         (math.nan, "negative or not finite"),
         (torch.tensor([1.0, math.inf, 0.0, 1.0]), "negative or not finite"),
+        (None, "'s' NoneType where a number"),
+        ("much", "'s' str where a number"),
     ],
 )
 def test_weightings_that_are_no_costs(weights: Any, match: str) -> None:
@@ -469,3 +471,11 @@ def test_above_one_the_exponent_only_sets_the_strength_on_firing_neurons(p: floa
 
     assert gradient(1, 8).abs().sum() > 0
     torch.testing.assert_close(gradient(p, 8 / p), gradient(1, 8))
+
+
+@pytest.mark.parametrize("spikes", [None, {"s": torch.ones(2, 4)}, torch.ones(2, 4)])
+def test_only_what_was_watched_is_penalised_and_counted(spikes: Any) -> None:
+    synapses = one_layer(torch.ones(4))
+    for use in (pj.Penalty(synapses), pj.EnergyMeter(synapses).update):
+        with pytest.raises(PicojouleError, match=f"picojoule.watch gives, not {type(spikes).__name__}"):
+            use(spikes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -111,3 +112,34 @@ def test_the_table_of_agreement_was_made_with_the_tested_versions() -> None:
 
 def test_the_package_ships_its_types() -> None:
     assert (Path(pj.__file__).parent / "py.typed").is_file()
+
+
+def _targets(node: ast.stmt) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign) else []
+
+
+def test_the_benchmarks_find_what_they_take_from_each_other() -> None:
+    """Some run only beside other frameworks, where a missing name would be noticed late."""
+    trees = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "benchmarks").glob("*.py")}
+    there = {
+        stem: {
+            name
+            for node in tree.body
+            for name in [
+                *([node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []),
+                *(each.id for each in _targets(node) if isinstance(each, ast.Name)),
+            ]
+        }
+        for stem, tree in trees.items()
+    }
+    taken = [
+        (stem, node.module, alias.name)
+        for stem, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in trees
+        for alias in node.names
+    ]
+    assert len(taken) > 10
+    assert [each for each in taken if each[2] not in there[each[1]]] == []

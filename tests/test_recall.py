@@ -143,3 +143,17 @@ def test_what_cannot_be_recalled_is_kept(what: str) -> None:
     u = unusual()[what]
     assert recall.source(u) is None
     assert spike(u, 1.0, S3NN()).sum().requires_grad
+
+
+def test_a_potential_that_was_written_to_is_kept_as_it_is_now() -> None:
+    u = nn.BatchNorm2d(6)(1 * torch.randn(8, 6, 9, 7, requires_grad=True))
+    with torch.no_grad():
+        u.mul_(2)  # which autograd does not see
+    (grad,) = torch.autograd.grad(spike(u, 1.0, S3NN()).sum(), u)
+    torch.testing.assert_close(grad, S3NN()(u.detach(), 1.0))
+
+
+def test_a_norm_whose_backward_pass_is_over_can_still_be_looked_at() -> None:
+    u = nn.BatchNorm2d(6)(1 * torch.randn(8, 6, 9, 7, requires_grad=True))
+    u.sum().backward()
+    assert torch.equal(spike(u, 1.0, S3NN()), (u >= 1).float())

@@ -661,3 +661,12 @@ def test_any_python_value_for_any_key(key: str, value: object) -> None:
         Recipe(**content)
     assert str(caught.value).startswith(f"{key} = ")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["optimizer.lr", "optimizer.weight_decay", "neuron.threshold"])
+def test_numbers_that_float32_cannot_hold_are_refused(key: str) -> None:
+    text = 'model.name = "cnn7"\ndata.name = "digits"'
+    with pytest.raises(
+        PicojouleError, match=rf"{key} = 1e\+31 is not allowed, .*float32: take a number of size up to 1e\+30"
+    ):
+        Recipe.loads(text, f"{key}=1e31")

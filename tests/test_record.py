@@ -16,7 +16,7 @@ import torch
 import picojoule as pj
 import tiny
 from picojoule.interruption import Interrupted
-from picojoule.record import Checkpoint, Run, write_atomically
+from picojoule.record import Checkpoint, Run, made, write_atomically
 
 
 def checkpoint(epoch: int, batch: int = 0) -> Checkpoint:
@@ -264,6 +264,21 @@ def test_an_unfinished_run_says_so(run: Run) -> None:
     for attribute, word in (("result", "is not finished"), ("weights", "finish the run")):
         with pytest.raises(pj.PicojouleError, match=word):
             getattr(run, attribute)
+
+
+@pytest.mark.parametrize("content", ["null", "[]", "{}", '{"test": 3}', '{"test": {"accuracy": 1}}'])
+def test_a_result_that_is_none_is_refused(run: Run, content: str) -> None:
+    run.write_text("result.json", content)
+    with pytest.raises(pj.PicojouleError, match="is no result of picojoule"):
+        _ = run.result
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    assert made(tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").touch()
+    for wrong in (tmp_path / "file", tmp_path / "file" / "b"):
+        with pytest.raises(pj.PicojouleError, match=f"the folder {wrong} cannot be made .*choose another place"):
+            made(wrong)
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)

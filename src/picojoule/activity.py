@@ -238,6 +238,11 @@ class Activity(Mapping[str, Tensor]):
         return f"Activity(steps={self.steps}, layers={list(self._calls)})"
 
 
+def check_activity(who: str, activity: object) -> None:
+    if not isinstance(activity, Activity):
+        raise PicojouleError(f"{who} needs the Activity that picojoule.watch gives, not {type(activity).__name__}")
+
+
 def summed_over_batch(spikes: Tensor, *, binary: bool) -> Tensor:
     """Σ_b s_b without rounding: float32 for 0 and 1 (exact below 2^24 samples), else float64 where the device has it.
 
@@ -334,7 +339,6 @@ def _hookable(model: nn.Module) -> nn.Module:
     if any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None for m in model.modules()):
         raise PicojouleError(
             "a compiled module cannot be watched, because its hooks need not fire: watch and call the module that "
-            "was given to "
-            "torch.compile"
+            "was given to torch.compile"
         )
     return unwrap(model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -275,9 +276,9 @@ def write_report(
 
     Example: `picojoule report runs --out report`
     """
-    from picojoule import report  # brings the plotting library, which few commands need
+    from picojoule import paper, report  # they bring the plotting library, which few commands need
 
-    written = report.write(folder, out)
+    written = report.write(folder, out, paper.printed_scores)
     if as_json:
         print(json.dumps(written.to_dict(), indent=2))
         return
@@ -488,6 +489,9 @@ def _model(name: str, input_shape: str | None) -> tuple[nn.Module, tuple[int, ..
     return model, tuple(shape)
 
 
+_LARGEST_INPUT = 10**9
+
+
 def _shape(text: str) -> tuple[int, ...]:
     try:
         shape = tuple(int(part) for part in text.split(","))
@@ -497,6 +501,8 @@ def _shape(text: str) -> tuple[int, ...]:
         raise PicojouleError(
             f"--input {text!r} is no shape: give whole numbers above 0 with commas, for example --input 3,32,32"
         )
+    if math.prod(shape) > _LARGEST_INPUT:
+        raise PicojouleError(f"--input {text} has more than {_LARGEST_INPUT:,} values: give the shape of one input")
     return shape
 
 

@@ -21,7 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
-from picojoule.activity import Activity, summed_over_batch
+from picojoule.activity import Activity, check_activity, summed_over_batch
 from picojoule.errors import PicojouleError
 from picojoule.hardware import DEFAULT, PriceList
 from picojoule.hardware import get as price_list
@@ -210,6 +210,7 @@ class EnergyMeter:
     @torch.no_grad()
     def update(self, activity: Activity) -> None:
         """Add one batch. Nothing is added if any layer of it cannot be counted."""
+        check_activity("a meter", activity)
         if self._steps not in (None, activity.steps):
             raise PicojouleError(
                 f"this meter has counted samples of {self._steps} time steps and got {activity.steps}: use one meter "

@@ -87,18 +87,27 @@ class _Heaviside(Function):
         saved = ctx.saved_tensors
         u = saved[0] if ctx.eps is None else recall.Source(*saved).potential(ctx.eps)
         surrogate: Surrogate = ctx.surrogate
-        if isinstance(surrogate, Fused) and _at_once(grad, u):
+        if isinstance(surrogate, Fused) and _is_its_own(surrogate) and _at_once(grad, u):
             return surrogate.times(grad, u, ctx.threshold), None, None
         return grad * surrogate(u, ctx.threshold), None, None
 
 
 def is_eager(x: Tensor) -> bool:
     """Whether the numbers are here: neither being compiled nor inside a transform such as vmap."""
-    return not torch.compiler.is_compiling() and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+    if torch.compiler.is_compiling() or torch._C._functorch.is_legacy_batchedtensor(x):  # of autograd's own vmap
+        return False
+    return not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 _FEW = 1 << 12
 """Elements: below, there is nothing to gain, and who never trains never waits for the compiler."""
+
+
+def _is_its_own(surrogate: Fused) -> bool:
+    """Whether the fused form is that of this formula, not of one that a class derived from ours has replaced."""
+    kinds = type(surrogate).__mro__
+    times, call = (next((k for k in kinds if name in vars(k)), None) for name in ("times", "__call__"))
+    return times is call is not None
 
 
 def _at_once(grad: Tensor, u: Tensor) -> bool:

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from picojoule.activity import Activity, precise, summed_over_batch
+from picojoule.activity import Activity, check_activity, precise, summed_over_batch
 from picojoule.errors import PicojouleError
 from picojoule.synapse import Layer, Synapses
 
@@ -87,6 +87,7 @@ class Penalty:
 
     def by_layer(self, activity: Activity) -> dict[str, Tensor]:
         """Each layer's share of Ω; they add up to it."""
+        check_activity("a penalty", activity)
         values: dict[str, Tensor] = {}
         scale = 1 / (self.p * self.at_one * activity.steps) if self.normalized else 1 / self.p
         emitted = activity.spikes({name: layer.shape for name, layer in self.synapses.items()})
@@ -180,7 +181,13 @@ def _for_every_sample(one_map: Tensor, shape: torch.Size, stride: tuple[int, ...
 
 
 def _coefficients(layer: Layer, weights: Tensor | float) -> Tensor:
-    c = torch.as_tensor(weights, dtype=torch.float64).detach().cpu()
+    try:
+        c = torch.as_tensor(weights, dtype=torch.float64).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise PicojouleError(
+            f"the weighting gives the layer {layer.name!r} {type(weights).__name__} where a number or a tensor of "
+            "costs was expected"
+        ) from None
     if c.dim() and tuple(c.shape) != layer.shape:
         raise PicojouleError(
             f"the weighting gives the layer {layer.name!r} coefficients of shape {tuple(c.shape)}, but its map has "

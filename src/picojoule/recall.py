@@ -46,16 +46,19 @@ def source(u: Tensor) -> tuple[Source, float] | None:
     node = u.grad_fn
     if node is None or node.name() != "NativeBatchNormBackward0" or u.dtype not in (torch.float32, torch.float64):
         return None
-    if _somebody_packs():
+    if u._version or _somebody_packs():  # written to since, unseen by autograd; or see there
         return None
     saved: Any = node  # whose attributes depend on the operation
     bias = getattr(node.next_functions[2][0], "variable", None)
-    if bias is None or saved._saved_weight is None or not saved._saved_training:
+    if bias is None or not saved._saved_training:
         return None
-    x = saved._saved_input
-    if x.dtype != u.dtype or x.stride() != u.stride():
+    try:
+        x, weight = saved._saved_input, saved._saved_weight
+    except RuntimeError:  # freed by a backward pass that has been already
         return None
-    return Source(x, saved._saved_weight, bias, saved._saved_result1, saved._saved_result2), saved._saved_eps
+    if weight is None or x.dtype != u.dtype or x.stride() != u.stride():
+        return None
+    return Source(x, weight, bias, saved._saved_result1, saved._saved_result2), saved._saved_eps
 
 
 def _somebody_packs() -> bool:

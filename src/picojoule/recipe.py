@@ -251,6 +251,7 @@ class Recipe(_Section):
             super().__init__(**content)
         except ValidationError as fault:
             raise PicojouleError(_explain(fault)) from None
+        _check_size(self)
         _check_data(self)
         _check_neuron(self)
         _check_penalty(self)
@@ -365,6 +366,24 @@ _MEMBRANE_KEYS = ("leak", "reset", "max_spikes", "floor")
 def _usual_pad(known: Mapping[str, Any]) -> int:
     # The name is absent if it was refused; that is reported, so any number will do.
     return DATASETS[known["name"]].pad if "name" in known else 0
+
+
+_LARGEST = 1e30
+
+
+def _check_size(recipe: Recipe) -> None:
+    """PyTorch takes no scalar that float32 cannot hold."""
+    scalars = {
+        "optimizer.lr": recipe.optimizer.lr,
+        "optimizer.weight_decay": recipe.optimizer.weight_decay,
+        "neuron.threshold": recipe.neuron.threshold,
+    }
+    for key, value in scalars.items():
+        if abs(value) > _LARGEST:
+            raise PicojouleError(
+                f"{key} = {value:g} is not allowed, for networks are trained in float32: take a number of size up to "
+                f"{_LARGEST:g}"
+            )
 
 
 def _check_data(recipe: Recipe) -> None:

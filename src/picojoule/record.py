@@ -94,8 +94,15 @@ class Run:
             raise PicojouleError(
                 f"{self.path} is not finished: run `picojoule train` with the same recipe again, it will resume"
             )
-        result: dict[str, Any] = _read_json(self.path / "result.json")
-        return result
+        path = self.path / "result.json"
+        result = _read_json(path)
+        test = result.get("test") if isinstance(result, dict) else None
+        if not isinstance(test, dict) or not {"accuracy", "joules"} <= test.keys():
+            raise PicojouleError(
+                f"{path} is no result of picojoule (it has no test object): remove it and run `picojoule train` with "
+                "the same recipe again"
+            )
+        return dict(result)
 
     @property
     def failure(self) -> str | None:
@@ -115,7 +122,7 @@ class Run:
             return [json.loads(line) for line in lines]
         except FileNotFoundError:
             return []
-        except ValueError as fault:
+        except (OSError, ValueError) as fault:
             raise PicojouleError(
                 f"{self.path / 'metrics.jsonl'} is damaged ({fault}): remove it, or train again in another folder"
             ) from None
@@ -230,6 +237,17 @@ class Run:
     def checkpoints(self) -> list[Path]:
         """The files to resume from, the newest last."""
         return sorted(self.path.glob("checkpoint-*.safetensors"))
+
+
+def made(folder: Path) -> Path:
+    """The folder, which is there now."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise PicojouleError(
+            f"the folder {folder} cannot be made ({fault.strerror}): choose another place, or make this one writable"
+        ) from None
+    return folder
 
 
 def write_atomically(path: Path, content: bytes) -> None:

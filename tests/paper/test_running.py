@@ -11,7 +11,9 @@ from picojoule.errors import PicojouleError
 from picojoule.paper import EXPERIMENTS, SCALES, find, run
 from picojoule.paper.estimate import _estimate
 from picojoule.paper.pace import Pace
+from picojoule.paper.work import Bench
 from picojoule.record import Run
+from picojoule.sweep import Outcome
 from picojoule.sweep.local import cores
 
 ENDINGS = {".csv", ".tex", ".txt", ".svg", ".pdf", ".png", ".json"}
@@ -76,3 +78,37 @@ def test_a_chain_of_runs_cannot_be_shared_out(tmp_path: Path) -> None:
     pace = Pace(step=0.0, image=1.0, shown=0.0)
     got = _estimate(find("conversion"), SCALES["smoke"], {"cnn7": pace}, tmp_path)
     assert got.seconds >= 2 * (10 + 2)
+
+
+def test_what_was_measured_before_and_is_damaged_is_named(tmp_path: Path) -> None:
+    bench = Bench(SCALES["smoke"], tmp_path, print)
+    assert bench.kept("numbers", lambda: [1, 2]) == [1, 2]
+    assert bench.kept("numbers", lambda: [3]) == [1, 2]
+    (tmp_path / "measured" / "numbers.json").write_text("[1,")
+    with pytest.raises(PicojouleError, match=r"numbers.json cannot be read .*: remove it, and it is measured again"):
+        bench.kept("numbers", lambda: [3])
+
+
+@pytest.mark.parametrize("content", ["", "[]", "3", '{"scale": []}'])
+def test_a_summary_that_is_none_is_replaced(tmp_path: Path, content: str) -> None:
+    folder = tmp_path / "hyperparameters"
+    folder.mkdir()
+    (folder / "summary.json").write_text(content)
+    run(find("hyperparameters"), "smoke", tmp_path / "runs", tmp_path)
+    assert json.loads((folder / "summary.json").read_text())["scale"] == "smoke"
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PicojouleError, match="cannot be made"):
+        run(find("hyperparameters"), "smoke", tmp_path / "runs", tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["tradeoff-cnn7-adam", "conversion", "auc"])
+def test_where_every_run_failed_there_are_tables_and_no_empty_figure(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("picojoule.paper.running.sweep.run", lambda recipes, *_, **__: Outcome((), ()))
+    made = run(find(name), "smoke", tmp_path / "runs", tmp_path / "out")
+    assert "auc" in made.findings.tables
+    assert all(path.stat().st_size > 0 for path in made.files)

@@ -18,6 +18,7 @@ from PIL import Image
 import picojoule as pj
 import synthetic
 from picojoule.cli import main
+from picojoule.paper.reference import scores
 from picojoule.report import Report, figures, gather, rows, settings, write
 from picojoule.report.writing import showcase
 
@@ -240,3 +241,28 @@ def test_pictures_of_settings_with_long_names_do_not_overwrite_each_other(tmp_pa
         synthetic.fill(tmp_path, synthetic.recipes(strengths=[0], seeds=[0], epochs=1, overrides=[name]))
     files = [path for path in write(tmp_path).files if path.parent.name == "figures"]
     assert len({path.name for path in files}) == len(files) == 4 * 3 * 3
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    synthetic.fill(runs, synthetic.recipes(kinds=["syn"], powers=[1], strengths=[0], seeds=[0], epochs=1))
+    (tmp_path / "file").touch()
+    status, out, err = run(str(runs), "--out", str(tmp_path / "file"))
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert f"the folder {tmp_path / 'file'} cannot be made" in err
+
+
+def test_the_paper_s_scores_stand_beside_those_of_its_settings(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    for overrides in ([], ["optimizer.name=sgd"], ["neuron.kind=lif"]):
+        recipes = synthetic.recipes(kinds=["syn"], powers=[1], seeds=[0], epochs=1, overrides=overrides)
+        synthetic.fill(tmp_path, recipes)
+    assert run(str(tmp_path))[0] == 0
+    with (tmp_path / "report" / "tables" / "scores.csv").open(encoding="utf-8", newline="") as file:
+        beside = [row["AUC(70) paper [%]"] for row in csv.DictReader(file)]
+    tables = (f"tbl:quantitative-comparison-fmnist-cnn6-{optimizer}" for optimizer in ("adam", "msgd"))
+    printed = [f"{100 * scores(table)['Ω_syn (p = 1)']['AUC(70)']:g}" for table in tables]
+    assert sorted(beside) == sorted([*printed, ""])  # the paper has no leaky neurons

@@ -101,6 +101,12 @@ def test_nothing_to_do(tmp_path: Path) -> None:
     assert pj.sweep.run([], tmp_path, watcher=Quiet()) == pj.sweep.Outcome((), ())
 
 
+def test_a_place_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(pj.PicojouleError, match="cannot be made"):
+        pj.sweep.run([tiny.recipe()], tmp_path / "file", watcher=Quiet())
+
+
 @pytest.mark.parametrize(
     ("settings", "part"),
     [

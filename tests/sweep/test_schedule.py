@@ -187,6 +187,16 @@ def test_a_folder_of_another_recipe_fails_at_once_and_alone(tmp_path: Path, fini
     assert len(crew.started) == 3
 
 
+@pytest.mark.parametrize("content", ["", "{}", "[1, 2]"])
+def test_a_damaged_result_fails_at_once_and_alone(tmp_path: Path, finish: Callable[[Job], None], content: str) -> None:
+    jobs = jobs_in(tmp_path)
+    finish(jobs[1])
+    (jobs[1].run.path / "result.json").write_text(content)
+    go(jobs, Crew(lambda job: [Ended()], finish))
+    assert [job.state for job in jobs] == ["done", "failed", "done", "done"]
+    assert "result.json" in jobs[1].reason
+
+
 THIRD = tiny.recipe("seed=3")
 SECOND = tiny.recipe("seed=2", "penalty.kind=target", "penalty.target=0.5", f"penalty.reference={THIRD.name}")
 FIRST = tiny.recipe("seed=1", f"training.start_from={SECOND.name}")

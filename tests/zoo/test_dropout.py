@@ -182,3 +182,11 @@ def test_compiles() -> None:
 def test_inside_a_transform() -> None:
     y = torch.func.vmap(Dropout(0.5), randomness="different")(torch.ones(4, 100))
     assert set(y.flatten().tolist()) == {0.0, 2.0}
+
+
+def test_many_gradients_at_once() -> None:
+    x = torch.randn(64, 100, requires_grad=True)
+    y = Dropout(0.5)(x)
+    above = torch.randn(3, 64, 100)
+    (together,) = torch.autograd.grad(y, x, above, is_grads_batched=True)
+    assert torch.equal(together, above * torch.where(y == 0, 0.0, 2.0))

@@ -4,7 +4,7 @@
 """
 
 from picojoule.paper.estimate import estimates, table
-from picojoule.paper.experiments import EXPERIMENTS, Experiment, find
+from picojoule.paper.experiments import EXPERIMENTS, Experiment, find, printed_scores
 from picojoule.paper.running import Produced, fetch_data, run
 from picojoule.paper.scales import SCALES, SIZES, Scale, Size, find_scale
 
@@ -20,6 +20,7 @@ __all__ = [
     "fetch_data",
     "find",
     "find_scale",
+    "printed_scores",
     "run",
     "table",
 ]

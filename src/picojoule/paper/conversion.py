@@ -10,7 +10,7 @@ from typing import Any
 from picojoule import chain, evaluation
 from picojoule.data import DATASETS
 from picojoule.paper import reference
-from picojoule.paper.curves import ONLY_SYN, Tradeoff, empty_curve, finished_curves, picture, scored
+from picojoule.paper.curves import ONLY_SYN, Tradeoff, drawn_as, empty_curve, finished_curves, scored
 from picojoule.paper.pace import Paces
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
@@ -76,7 +76,7 @@ class Conversion(Work):
             "How the penalty of the quantised network grows is our reading of the paper: each stage starts from the "
             "one before and is pulled towards a smaller share of the first one's synaptic operations."
         )
-        return Findings(scored(everything, printed), {"conversion": picture(everything)}, (note,))
+        return Findings(scored(everything, printed), drawn_as("conversion", everything), (note,))
 
     def _converted(self, bench: Bench, steps: int, baseline: float) -> Curve:
         points = []

@@ -13,7 +13,8 @@ from picojoule.paper.settings import setting
 from picojoule.paper.work import Bench, Findings, Work
 from picojoule.penalty import Kind
 from picojoule.recipe import Recipe
-from picojoule.report import Collection, Curve
+from picojoule.report import Collection, Curve, Setting
+from picojoule.report.curve import flattened
 from picojoule.tables import Sheet
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ FIRST_POWER: tuple[Power, ...] = tuple(power for power in SIX if power[1] == 1)
 ONLY_SYN: tuple[Power, ...] = (("syn", 1),)
 STRENGTHS = tuple(2**k for k in range(14))
 """λ' = 1, 2, 4, …, 8192."""
+_SAME = ("model.name", "data.name", "optimizer.name", "neuron.kind", "neuron.surrogate")
+"""What makes runs comparable with a curve of the paper."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,11 @@ class Tradeoff(Work):
     def grid(self, scale: Scale) -> Grid:
         return {"full": _FULL, "small": self.small, "smoke": _SMOKE}[scale.name]
 
+    def is_that_of(self, found: Setting) -> bool:
+        """Whether these runs are of the same kind, at whatever scale."""
+        own = flattened(setting(self.base, *self.changes))
+        return all(found.recipe.get(key) == own[key] for key in _SAME)
+
     def baseline(self, scale: Scale) -> tuple[Recipe, ...]:
         return self._seeds(scale, "syn", 1, 0)
 
@@ -75,7 +83,7 @@ class Tradeoff(Work):
         printed = reference.scores(self.label)
         drawn = {curve.label: curve for curve in finished_curves(bench, self.recipes(bench.scale))}
         everything = [drawn.get(label) or empty_curve(label) for label in printed]
-        return Findings(scored(everything, printed), {"tradeoff": picture(everything)})
+        return Findings(scored(everything, printed), drawn_as("tradeoff", everything))
 
 
 def finished_curves(bench: Bench, recipes: Sequence[Recipe]) -> tuple[Curve, ...]:
@@ -114,8 +122,11 @@ def _only(sheet: Sheet, score: str) -> Sheet:
     return replace(sheet, columns=tuple(sheet.columns[index] for index in kept), rows=rows)
 
 
-def picture(curves: Sequence[Curve]) -> alt.LayerChart:
+def drawn_as(name: str, curves: Sequence[Curve]) -> dict[str, alt.LayerChart]:
+    """The figure of that name; none where no curve has a point."""
     drawn = [curve for curve in curves if curve.points]
+    if not drawn:
+        return {}
     kinds = list(dict.fromkeys(curve.kind for curve in drawn))
     variants = list(dict.fromkeys(curve.variant for curve in drawn))
-    return report.figures.tradeoff(report.rows.curve_rows(drawn), kinds, variants)
+    return {name: report.figures.tradeoff(report.rows.curve_rows(drawn), kinds, variants)}

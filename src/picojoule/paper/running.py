@@ -20,7 +20,7 @@ from picojoule.paper import reference
 from picojoule.paper.experiments import Experiment
 from picojoule.paper.scales import SCALES, SIZES, STAND_IN, Scale, Size
 from picojoule.paper.work import Bench, Findings
-from picojoule.record import write_atomically
+from picojoule.record import made, write_atomically
 from picojoule.sweep import Failure, Watcher, Where
 from picojoule.tables import Sheet
 
@@ -75,6 +75,7 @@ def run(
     folder = Path(out) / experiment.name
     _spare_larger(folder, size)
     scale = fetch_data(experiment, SCALES[size], say)
+    made(folder)  # before the hours of training
     recipes = experiment.work.recipes(scale)
     failures: tuple[Failure, ...] = ()
     if recipes:
@@ -88,7 +89,7 @@ def run(
 def _spare_larger(folder: Path, size: Size) -> None:
     try:
         before = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))["scale"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):  # nothing there, or nothing that is a summary
         return
     if before in SIZES and SIZES.index(before) < SIZES.index(size):
         raise PicojouleError(
@@ -140,7 +141,6 @@ def _with_title(chart: alt.TopLevelMixin, title: str) -> alt.TopLevelMixin:
 
 
 def _write(found: Findings, folder: Path) -> tuple[Path, ...]:
-    folder.mkdir(parents=True, exist_ok=True)
     files = []
     for name, sheet in found.tables.items():
         for ending, text in _forms(sheet, found.notes).items():

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from picojoule.errors import PicojouleError
 from picojoule.paper.pace import Paces
 from picojoule.paper.scales import Scale
 from picojoule.recipe import Recipe
-from picojoule.record import Run, write_atomically
+from picojoule.record import Run, made, write_atomically
 from picojoule.tables import Sheet
 
 if TYPE_CHECKING:
@@ -50,9 +51,12 @@ class Bench:
         path = self.folder / "measured" / f"{name}.json"
         if not path.is_file():
             self.say(f"measuring {name}")
-            path.parent.mkdir(parents=True, exist_ok=True)
+            made(path.parent)
             write_atomically(path, json.dumps(measure(), allow_nan=False).encode())
-        return json.loads(path.read_text(encoding="utf-8"))
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as fault:
+            raise PicojouleError(f"{path} cannot be read ({fault}): remove it, and it is measured again") from None
 
 
 class Work(ABC):

@@ -143,10 +143,7 @@ def _entry(folder: Path, path: Path) -> Entry:
     except PicojouleError as fault:
         return Entry(name, path, "damaged", str(fault), **known)
     except ValidationError as fault:
-        reason = f"result.json is no result of picojoule ({_first(fault)})"
-    except (KeyError, TypeError):
-        reason = "result.json is no result of picojoule (it has no test object)"
-    return Entry(name, path, "damaged", reason, **known)
+        return Entry(name, path, "damaged", f"result.json is no result of picojoule ({_first(fault)})", **known)
 
 
 def _first(fault: ValidationError) -> str:

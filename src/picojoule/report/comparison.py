@@ -11,7 +11,7 @@ import altair as alt
 from rich.table import Table
 
 from picojoule.errors import PicojouleError
-from picojoule.record import write_atomically
+from picojoule.record import made, write_atomically
 from picojoule.report import figures
 from picojoule.report.collection import MeasuredLayer
 from picojoule.report.drawing import png
@@ -114,8 +114,7 @@ class Comparison:
 
     def write(self, folder: Path) -> tuple[Path, Path]:
         """`report.html`, readable offline, and `report.png`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        home, picture = folder / "report.html", folder / "report.png"
+        home, picture = made(folder) / "report.html", folder / "report.png"
         write_atomically(picture, png(self.chart()))
         write_atomically(home, self._page().encode())
         return home, picture

@@ -5,14 +5,14 @@ from __future__ import annotations
 import html
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 
-from picojoule.record import write_atomically
+from picojoule.record import made, write_atomically
 from picojoule.report import drawing, figures
 from picojoule.report.collection import STATES, Collection, Entry, gather
 from picojoule.report.curve import Priced, Setting, budget_label, mean_table, measured, settings
@@ -30,8 +30,8 @@ CHOSEN = "this run"
 TOLERATED_LOSS = 0.01
 """Of accuracy, by the run that is shown first."""
 
-Reference = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""Scores that others found: by setting, by curve, by name of the score."""
+Reference = Callable[[Setting], Mapping[str, Mapping[str, float]]]
+"""Scores that others found in a setting: by curve, by name of the score."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Report:
     collection: Collection
     settings: tuple[Setting, ...]
     scores: tuple[Sheet, ...]
-    """A table for each setting that has curves."""
+    """A table for each setting that has curves, narrow enough for a terminal: without a reference."""
     page: Path
     files: tuple[Path, ...]
 
@@ -69,24 +69,25 @@ def write(
     reference: Reference | None = None,
     drawn: int = DRAWN_SETTINGS,
 ) -> Report:
-    """`report.html`, `figures/` and `tables/` on all runs below `folder`, into `out` (by default `folder/report`)."""
+    """`report.html`, `figures/` and `tables/` on all runs below `folder`, into `out` (by default `folder/report`).
+
+    Scores of the `reference`, such as `picojoule.paper.printed_scores`, stand beside those of the runs.
+    """
     collection = gather(folder)
     into = Path(out) if out is not None else collection.folder / "report"
     found = settings(collection)
     chosen = [showcase(setting) for setting in found]
     synapses = _all_synapses(found)
-    into.mkdir(parents=True, exist_ok=True)
+    made(into)
+    with_curves = [setting for setting in found if setting.curves]
     scores = {
-        setting.label: replace(
-            score_table(setting.curves, reference=(reference or {}).get(setting.label)), title=setting.label
-        )
-        for setting in found
-        if setting.curves
+        setting.label: score_table(setting.curves, reference=reference(setting) if reference is not None else None)
+        for setting in with_curves
     }
     files = [*_write_tables(into / "tables", collection, found, scores)]
     for name, setting, entry, counted in list(zip(_file_names(found), found, chosen, synapses, strict=True))[:drawn]:
         for kind, chart in _pictures(setting, entry, counted).items():
-            files += drawing.save(chart, _made(into / "figures") / f"{kind}-{name}")
+            files += drawing.save(chart, made(into / "figures") / f"{kind}-{name}")
     shares = [
         {"layers": list(counted), "terms": terms_at_one(counted, setting.recipe["energy.hardware"])}
         if counted is not None
@@ -103,7 +104,8 @@ def write(
     )
     home = into / "report.html"
     write_atomically(home, text.encode())
-    return Report(collection, tuple(found), tuple(scores.values()), home, tuple(files))
+    ours = tuple(replace(score_table(setting.curves), title=setting.label) for setting in with_curves)
+    return Report(collection, tuple(found), ours, home, tuple(files))
 
 
 def showcase(setting: Setting) -> Entry | None:
@@ -135,7 +137,7 @@ def _write_tables(
     files = []
     for name, sheet in sheets.items():
         for ending, text in ((".csv", sheet.csv()), (".tex", sheet.latex())):
-            files.append(_made(folder) / f"{name}{ending}")
+            files.append(made(folder) / f"{name}{ending}")
             write_atomically(files[-1], text.encode())
     return files
 
@@ -254,8 +256,3 @@ def _body(title: str, collection: Collection, found: list[Setting], scores: Mapp
         + figure_place("training-energy", "Energy on the validation images")
         + figure_place("training-strength", "Strength of the penalty"),
     )
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from picojoule.errors import PicojouleError, unknown
 from picojoule.interruption import stop_signals
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.record import Run, made
 from picojoule.sweep.board import Board
 from picojoule.sweep.cluster import Cluster
 from picojoule.sweep.jobs import Crew, Job, Watcher
@@ -47,6 +47,7 @@ def run(
         raise PicojouleError(f"{workers} workers cannot do anything: take 1 or more")
     if address is not None and on != "ray":
         raise PicojouleError(f"the address {address} is that of a Ray cluster: run it on ray, or leave it out")
+    made(Path(into))  # or every run would say that it cannot be
     recipes = tuple(dict.fromkeys(recipes))
     jobs = [Job(recipe, Run(Path(into) / recipe.name)) for recipe in recipes]
     watcher = watcher if watcher is not None else Board()

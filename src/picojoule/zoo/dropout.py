@@ -57,6 +57,9 @@ class _Dropout(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        if not is_eager(grad):  # many gradients at once, which share one mask
+            ones = torch.empty_strided(grad.shape, ctx.stride, dtype=grad.dtype).fill_(1)
+            return grad * _Dropout.apply(ones, ctx.p, ctx.seed), None, None  # type: ignore[no-untyped-call]
         if grad.stride() != ctx.stride:
             grad = torch.empty_strided(grad.shape, ctx.stride, dtype=grad.dtype).copy_(grad)
         masked: Tensor = _Dropout.apply(grad, ctx.p, ctx.seed)  # type: ignore[no-untyped-call]
