@@ -196,12 +196,12 @@ def timed(images: int, turns: int) -> dict[str, list[float]]:
     def network() -> nn.Module:
         return seeded(zoo("vgg11"))().to(memory_format=torch.channels_last)
 
-    contestants = {"plain": _plain(network(), batches)}
-    contestants |= {tool: _measuring(tool, network(), batches) for tool in installed()}
+    contestants = {"plain": plain(network(), batches)}
+    contestants |= {tool: measuring(tool, network(), batches) for tool in installed()}
     return dict(interleaved(contestants, turns, warmup=1, title="VGG11").seconds)
 
 
-def _plain(net: nn.Module, batches: list[Tensor]) -> Callable[[], None]:
+def plain(net: nn.Module, batches: list[Tensor]) -> Callable[[], None]:
     @torch.no_grad()
     def run() -> None:
         for batch in batches:
@@ -210,7 +210,7 @@ def _plain(net: nn.Module, batches: list[Tensor]) -> Callable[[], None]:
     return run
 
 
-def _measuring(tool: str, net: nn.Module, batches: list[Tensor]) -> Callable[[], None]:
+def measuring(tool: str, net: nn.Module, batches: list[Tensor]) -> Callable[[], None]:
     counter = COUNTERS[tool](net, batches[0][:1])
 
     @torch.no_grad()
@@ -230,7 +230,7 @@ def growth() -> dict[str, float]:
 
 
 def _growth(tool: str) -> float:
-    run = _measuring(tool, seeded(zoo("cnn7"))(), [torch.randn(20, 1, 32, 32, generator=_generator(0))] * 5)
+    run = measuring(tool, seeded(zoo("cnn7"))(), [torch.randn(20, 1, 32, 32, generator=_generator(0))] * 5)
     run()
     gc.collect()
     before = memory("VmRSS")

@@ -32,6 +32,5 @@ def _growth(build: Build, arguments: tuple[Any, ...], warmup: int) -> int:
 
 
 def memory(field: str) -> int:
-    """Bytes of this process: VmRSS is what it holds, VmHWM the most it held."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))

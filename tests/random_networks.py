@@ -198,7 +198,7 @@ DRAWN: dict[str, Callable[[Pick, Shape], Settings | None]] = {
     "adaptive_avg_pool": draw_adaptive,
 }
 SCALING = frozenset("batch_norm scale bias negative mean dropout avg_pool sum_pool adaptive_avg_pool".split())
-"""After these, and while training after dropout, values are no whole spikes any more, so that no max pool may follow."""
+"""After these, and after dropout while training, values are no whole spikes any more, so no max pool may follow."""
 
 
 # ------------------------------------------------------------------------------------------------------------- synapses
