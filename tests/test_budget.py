@@ -71,6 +71,21 @@ def test_a_budget_above_what_is_spent_anyway_adds_no_energy() -> None:
     assert spent[-1] > 6e-6
 
 
+@pytest.mark.parametrize("reference", [7e-06, 7.2e-06, 7.3e-06, 7.6e-06])
+def test_while_holding_the_integral_moves_whatever_the_error(reference: float) -> None:
+    budget = Budget(0.3, 10, 50)
+    budget.measured(0, reference, 0.1)
+    for batch in range(50):
+        budget.step(6, batch, 0.2)
+    assert budget.state_dict()["integral"] > 0
+
+
+def test_a_budget_beyond_all_measure_asks_for_nothing() -> None:
+    budget = Budget("1e30 J", 10, 50)
+    spent = steered(budget, 10, 50, tau=20, scale=1, joules=7e-5)
+    assert spent[-1] == pytest.approx(7e-6, rel=0.2)
+
+
 def test_the_first_stretch_is_free_and_a_resumed_budget_goes_on() -> None:
     whole, first = Budget(0.3, 4, 10), Budget(0.3, 4, 10)
     steered(whole, 4, 10, tau=5, scale=1, joules=1.0)
@@ -187,6 +202,12 @@ def test_the_guard_keeps_every_layer_firing(tmp_path: Path) -> None:
     )
     assert min(layer["rate"] for layer in free) == 0
     assert min(layer["rate"] for layer in guarded) > 0
+
+
+def test_a_network_that_never_fires_has_nothing_to_bring_down(tmp_path: Path) -> None:
+    recipe = tiny.recipe(*SHORT, "penalty.budget=30%", "neuron.threshold=1e6")
+    with pytest.raises(pj.PicojouleError, match="spends nothing after 1 of 4 epochs"):
+        pj.fit(recipe, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["total", "balance"])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import signal
 from pathlib import Path
 
@@ -119,7 +120,14 @@ def test_what_has_no_frontier(overrides: tuple[str, ...], words: str) -> None:
         recipes(RECIPE.override(*overrides))
 
 
-@pytest.mark.parametrize("wrong", [{"points": 1}, {"first": 0}, {"ratio": 1}, {"stretch": 0}, {"schedule": "up"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"points": 1}, {"first": 0}, {"ratio": 1}, {"stretch": 0}, {"schedule": "up"}),
+        *({"first": math.nan}, {"first": math.inf}, {"ratio": math.nan}, {"ratio": math.inf}, {"ratio": 1e40}),
+    ],
+    ids=str,
+)
 def test_a_plan_that_is_none(wrong: dict[str, object]) -> None:
     with pytest.raises(pj.PicojouleError):
         Plan(**wrong)  # type: ignore[arg-type]

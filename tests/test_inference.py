@@ -127,6 +127,43 @@ def test_people_read_lines(run: pj.Run, pictures: list[Path], command: Command) 
     assert "synaptic operations" in out
 
 
+def test_the_bill_is_that_of_the_price_list(tmp_path: Path) -> None:
+    """Of one with memory traffic: a price for each spike, and for each synapse its own."""
+    run = pj.fit(tiny.recipe("model.name=tiny:pooled", "energy.hardware=lemaire-45nm-int32"), tmp_path)
+    stored = run.result["test"]
+    for engine in ("events", "dense"):
+        answers = pj.infer(run, split="test", engine=engine).answers  # type: ignore[arg-type]
+        assert np.mean([answer.joules for answer in answers]) == pytest.approx(stored["joules"], rel=1e-3)
+    assert stored["joules"] > 100 * stored["synops"] * 0.1e-12
+
+
+def test_neurons_over_time_are_answered_densely(tmp_path: Path, command: Command) -> None:
+    run = pj.fit(tiny.recipe("model.name=tiny:over_time", "neuron.kind=lif", "neuron.steps=3"), tmp_path)
+    answered = pj.infer(run, split="test", engine="dense")
+    answers, stored = answered.answers, run.result["test"]
+    rates = [image["layers"][0]["rate"] for image in answered.to_dict()["images"]]
+    assert np.mean(rates) == pytest.approx(stored["layers"][0]["rate"], rel=1e-3), "per neuron and step"
+    assert np.mean([answer.class_ == answer.label for answer in answers]) == pytest.approx(stored["accuracy"])
+    assert np.mean([answer.synops for answer in answers]) == pytest.approx(stored["synops"], rel=1e-3)
+    status, out, err = command("infer", run.path, "--split", "test")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "'spike1' (LIF)" in err
+    assert "dense engine" in err
+
+
+@pytest.mark.parametrize("request_", [("evaluate",), ("infer", "--split", "test", "--limit", "1", "--engine", "dense")])
+def test_what_a_model_prints_is_not_in_the_document(
+    request_: tuple[str, ...], tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = pj.fit(tiny.recipe("model.name=tiny:speaks", "training.epochs=1"), tmp_path)
+    capsys.readouterr()
+    name, *options = request_
+    status, out, err = command(name, run.path, *options, "--json")
+    assert status == 0
+    json.loads(out)
+    assert "forward" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -162,3 +199,29 @@ def test_pictures_take_the_form_of_the_data_set(pictures: list[Path]) -> None:
     assert bordered.shape == (1, 32, 32)
     assert not bordered[:, :2].any()
     assert torch.equal(read_picture(pictures[0], "fashion-mnist", 2), images[0]), "it has its border already"
+
+
+def test_a_picture_is_read_as_it_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grey = np.random.default_rng(0).integers(0, 256, (32, 32), dtype=np.uint8)
+    picture, path = Image.fromarray(grey), tmp_path / "picture.png"
+
+    def read() -> list[list[int]]:
+        pixels: list[list[int]] = read_picture(path, "digits", 0)[0].tolist()
+        return pixels
+
+    Image.fromarray(grey.astype(np.uint16) * 257).save(path)
+    assert read() == grey.tolist(), "16 bits"
+    clear = picture.convert("RGBA")
+    clear.putalpha(Image.fromarray(np.where(grey < 128, 0, 255).astype(np.uint8)))
+    clear.save(path)
+    assert read() == np.where(grey < 128, 0, grey).tolist(), "transparent"
+    turned = Image.Exif()
+    turned[0x0112] = 6  # to be turned by a quarter, clockwise
+    picture.save(path, exif=turned)
+    assert read() == np.rot90(grey, -1).tolist(), "lying on its side"
+    picture.convert("P").save(path)
+    assert read() == grey.tolist(), "with a palette"
+    for most in (1000, 100):  # a warning of Pillow's, and an error
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", most)
+        with pytest.raises(pj.PicojouleError, match="too many pixels"):
+            read()

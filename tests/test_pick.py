@@ -96,6 +96,25 @@ def test_without_a_baseline(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "other", [("data.name=fashion-mnist", "data.limit=1000"), ("energy.hardware=loihi",), ("energy.psi=uniform",)]
+)
+def test_what_cannot_be_compared(folder: Path, other: tuple[str, ...]) -> None:
+    run = Run(folder / "other")
+    run.path.mkdir()
+    run.write_text("recipe.toml", tiny.recipe(*other).to_toml())
+    run.write_text("result.json", json.dumps({"validation": measured(0.99, 1e-9), "test": measured(0.99, 1e-9)}))
+    with pytest.raises(pj.PicojouleError, match="cannot be compared"):
+        pick(folder, Limits.read(1, None, None))
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"test": {"joules": 1}}'])
+def test_a_result_that_is_none(folder: Path, content: str) -> None:
+    next(folder.glob("*/result.json")).write_text(content)
+    with pytest.raises(pj.PicojouleError, match="is no result of picojoule: remove it"):
+        pick(folder, Limits.read(1, None, None))
+
+
+@pytest.mark.parametrize(
     "wrong", [(None, None, None), (-1, None, None), (None, "2", None), (None, "x%", None), (None, None, 0.88)]
 )
 def test_limits_that_are_none(wrong: tuple[Any, Any, Any]) -> None:

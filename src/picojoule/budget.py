@@ -13,9 +13,9 @@ The problem is min CE subject to E ≤ target. A run has three stretches:
 The first two factors are a forecast: trained networks follow E/E₀ ≈ 1/(1 + λΩ₀) within a factor of two in λ, so λ grows
 about evenly in the descent, as the schedule "linear" has it. The other two correct it. τ is the learning rate spent
 after the first stretch as a share of all that is to be spent, and K(τ) = min(2/(1 − τ), 60): the less the network can
-still move, the harder it is pushed. While |e| > 0.25 the network is still on its way and I rests. Spikes are lost much
-faster than they come back, so a network that fell below the target is pulled up by a λ that may turn negative for a
-while, unless the target is no less than the reference: then there is nothing to spend more on.
+still move, the harder it is pushed. While |e| > 0.25 in the descent the network is still on its way and I rests. Spikes
+are lost much faster than they come back, so a network that fell below the target is pulled up by a λ that may turn
+negative for a while, unless the target is no less than the reference: then there is nothing to spend more on.
 
 E is seen every tenth batch (oftener in a short run): Ω of a fixed sample of training images in evaluation mode (no
 dropout, batch norm's running averages), times the joules on the validation images per unit of it, which are measured
@@ -35,6 +35,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from picojoule.errors import PicojouleError
 from picojoule.units import parse_joules
 
 _REFERENCE = 0.1
@@ -133,10 +134,11 @@ class Budget:
             self._steer(state, state.reference, state.omega + state.price, epoch, batch)
 
     def _steer(self, state: _State, reference: float, log_joules: float, epoch: int, batch: int) -> None:
-        share = self._wanted_share(reference, (epoch + (batch + 1) / self._batches) / self._epochs)
+        progress = (epoch + (batch + 1) / self._batches) / self._epochs
+        share = self._wanted_share(reference, progress)
         error = log_joules - math.log(share * reference)
         pace = _pace(epoch, self._epochs)
-        if abs(error) <= _ON_ITS_WAY or share * reference == self.target:
+        if abs(error) <= _ON_ITS_WAY or progress >= self._descended:
             step = _INTEGRAL * min(max(error, -_ON_ITS_WAY), _ON_ITS_WAY) * pace / self._to_spend
             state.integral = min(max(state.integral + step, -_LARGEST_INTEGRAL), _LARGEST_INTEGRAL)
         left = 1 - (self._spent_before[epoch] + pace * (batch + 1)) / self._to_spend
@@ -150,7 +152,7 @@ class Budget:
         assert target is not None  # the reference is known
         began = self._first / self._epochs
         descended = min(max((progress - began) / (self._descended - began), 0), 1)
-        return 1 / (1 + (reference / target - 1) * descended)
+        return 1 / max(1 + (reference / target - 1) * descended, _NOTHING)
 
     def measured(self, epoch: int, joules: float, omega: float) -> None:
         """What the network spends after an epoch on the validation images, and its Ω of the sample."""
@@ -158,6 +160,11 @@ class Budget:
         state.omega = _log(omega)
         state.price = _log(joules) - state.omega
         if state.reference is None and epoch + 1 >= self._first:
+            if joules == 0:
+                raise PicojouleError(
+                    f"the network spends nothing after {epoch + 1} of {self._epochs} epochs without a penalty, so "
+                    "there is nothing to bring down to a budget: lower neuron.threshold or optimizer.lr until it fires"
+                )
             state.reference = self._named_reference or joules
             state.omega_at_reference = state.omega
 

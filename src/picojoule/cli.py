@@ -224,7 +224,8 @@ def evaluate(
 
     Example: `picojoule evaluate runs/cnn7-fashion-mnist-target0.8-10-s0-0123456789ab --convert-steps 5`
     """
-    result = evaluation.evaluate(run, _split(split) or "test", convert_steps=convert_steps)
+    with contextlib.redirect_stdout(sys.stderr):  # a model may print; standard output is the command's
+        result = evaluation.evaluate(run, _split(split) or "test", convert_steps=convert_steps)
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
         return
@@ -254,7 +255,8 @@ def infer(
     """
     from picojoule import inference
 
-    result = inference.infer(run, images or (), split=_split(split), limit=limit, engine=_engine(engine))
+    with contextlib.redirect_stdout(sys.stderr):  # a model may print; standard output is the command's
+        result = inference.infer(run, images or (), split=_split(split), limit=limit, engine=_engine(engine))
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
     else:

@@ -13,7 +13,9 @@ optimiser begins each stretch afresh. Schedules:
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -51,10 +53,15 @@ class Plan:
     def __post_init__(self) -> None:
         if self.points < 2:
             raise PicojouleError(f"{self.points} points are no curve: take 2 or more")
-        if self.first <= 0 or self.ratio <= 1:
+        if not (0 < self.first < math.inf and 1 < self.ratio < math.inf):
             raise PicojouleError(
                 f"strengths from {self.first:g} by a ratio of {self.ratio:g} do not rise: take a first strength above "
                 "0 and a ratio above 1"
+            )
+        if math.log(self.first) + (self.points - 2) * math.log(self.ratio) > math.log(sys.float_info.max):
+            raise PicojouleError(
+                f"{self.points} points from {self.first:g} by a ratio of {self.ratio:g} end at no finite strength: "
+                "take a smaller ratio or fewer points"
             )
         if self.stretch is not None and self.stretch < 1:
             raise PicojouleError(f"a stretch of {self.stretch} epochs is none: take 1 or more")

@@ -1,6 +1,6 @@
 """Using a trained network: answers, image by image, with what each of them took.
 
-Conventions: one image at a time; joules are synaptic operations (exact ψ) at the recipe's price list, without the
+Conventions: one image at a time; joules are what its spikes cost (exact ψ) by the recipe's price list, without the
 encoder; milliseconds are the network's alone, without reading the picture and without compiling. The `events` engine
 walks only spikes and counts its own operations; `dense` is PyTorch, with the meter counting.
 """
@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from picojoule import data as datasets
 from picojoule import events
-from picojoule.activity import watch
-from picojoule.data.picture import read_picture
-from picojoule.energy import EnergyMeter
+from picojoule.activity import Activity, watch
+from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.errors import PicojouleError, unknown
 from picojoule.evaluation import Split, load_model
+from picojoule.hardware import PriceList
 from picojoule.hardware import get as price_list
 from picojoule.recipe import Recipe
 from picojoule.record import Run
@@ -49,7 +49,7 @@ class Answer:
     spikes: dict[str, int]
     """By spiking layer; relays are left out."""
 
-    def to_dict(self, neurons: dict[str, int]) -> dict[str, Any]:
+    def to_dict(self, neurons: dict[str, int], steps: int) -> dict[str, Any]:
         truth = {} if self.label is None else {"label": self.label}
         return {
             "image": self.image,
@@ -60,7 +60,7 @@ class Answer:
             "joules": self.joules,
             "milliseconds": self.milliseconds,
             "layers": [
-                {"name": name, "neurons": neurons[name], "spikes": count, "rate": count / neurons[name]}
+                {"name": name, "neurons": neurons[name], "spikes": count, "rate": count / (neurons[name] * steps)}
                 for name, count in self.spikes.items()
             ],
         }
@@ -73,6 +73,7 @@ class Inference:
     run: str
     engine: EngineName
     hardware: str
+    steps: int
     preparation_seconds: float
     """Compiling the network, machine code included; none of it is in the images' milliseconds."""
     neurons: dict[str, int]
@@ -90,7 +91,8 @@ class Inference:
         """What a person wants to see."""
         for a in self.answers:
             truth = "" if a.label is None else f" (is {a.label})"
-            fired = ", ".join(f"{name} {count / self.neurons[name]:.1%}" for name, count in a.spikes.items() if count)
+            rates = {name: count / (self.neurons[name] * self.steps) for name, count in a.spikes.items() if count}
+            fired = ", ".join(f"{name} {rate:.1%}" for name, rate in rates.items())
             yield (
                 f"{a.image}: class {a.class_}{truth}, {a.confidence:.1%} sure; {a.synops:,} synaptic operations, "
                 f"{format_joules(a.joules)}, {a.milliseconds:.3f} ms; fired: {fired or 'nothing'}"
@@ -112,9 +114,10 @@ class Inference:
             "engine": self.engine,
             "psi": "exact",
             "hardware": self.hardware,
+            "steps": self.steps,
             "preparation_seconds": self.preparation_seconds,
             "accuracy": self.accuracy,
-            "images": [answer.to_dict(self.neurons) for answer in self.answers],
+            "images": [answer.to_dict(self.neurons, self.steps) for answer in self.answers],
             "failed": [{"image": image, "error": reason} for image, reason in self.failed],
         }
 
@@ -142,10 +145,10 @@ def infer(
     data = datasets.load(recipe.data.name, limit=recipe.data.limit, pad=recipe.data.pad)
     start = time.perf_counter()
     example = torch.zeros(1, *recipe.input_shape)
-    synapses = trace(model, example)
-    answer = _by_events(model, example) if engine == "events" else _densely(model, synapses)
+    prices = price_list(recipe.energy.hardware)
+    synapses = trace(model, example, steps=recipe.neuron.steps)
+    answer = _by_events(model, example, prices) if engine == "events" else _densely(model, synapses, prices)
     preparation = time.perf_counter() - start
-    price = price_list(recipe.energy.hardware).accumulate
     answers, failed = [], []
     for name, label, pixels in _pixels(recipe, data, [Path(image) for image in images], split, limit):
         if isinstance(pixels, PicojouleError):
@@ -156,48 +159,67 @@ def infer(
         begin = time.perf_counter()
         outcome = answer(x)
         milliseconds = 1000 * (time.perf_counter() - begin)
-        logits, synops, spikes = outcome()
+        logits, synops, joules, spikes = outcome()
         confidence, class_ = logits.double().softmax(0).max(0)
         spikes = {layer.name: spikes[layer.name] for layer in synapses.spiking}
-        answers.append(
-            Answer(name, label, int(class_), float(confidence), synops, synops * price, milliseconds, spikes)
-        )
+        answers.append(Answer(name, label, int(class_), float(confidence), synops, joules, milliseconds, spikes))
     neurons = {layer.name: layer.neurons for layer in synapses.spiking}
-    return Inference(str(run.path), engine, recipe.energy.hardware, preparation, neurons, tuple(answers), tuple(failed))
+    return Inference(
+        str(run.path),
+        engine,
+        prices.name,
+        recipe.neuron.steps,
+        preparation,
+        neurons,
+        tuple(answers),
+        tuple(failed),
+    )
 
 
-Outcome = Callable[[], tuple[Tensor, int, dict[str, int]]]
-"""Logits, synaptic operations and spikes by layer, read out of what an engine left; called outside of its time."""
+Outcome = Callable[[], tuple[Tensor, int, float, dict[str, int]]]
+"""Logits, synaptic operations, joules and spikes by layer, read out of what an engine left, outside of its time."""
 
 
-def _by_events(model: nn.Module, example: Tensor) -> Callable[[Tensor], Outcome]:
+def _by_events(model: nn.Module, example: Tensor, prices: PriceList) -> Callable[[Tensor], Outcome]:
     engine = events.compile(model, example)
+    # Where one price holds for every synapse, the engine's own count is the bill.
+    flat = all(
+        prices.per_spike(layer) == 0 and all(prices.per_synop(t) == prices.accumulate for t in layer.targets)
+        for layer in engine.synapses.values()
+    )
 
     def answer(x: Tensor) -> Outcome:
         result = engine(x)
-        return lambda: (
-            result.logits[0].flatten(),
-            int(result.synops[0]),
-            {name: int(count[0]) for name, count in result.spikes.items()},
-        )
 
-    return answer
-
-
-def _densely(model: nn.Module, synapses: Synapses) -> Callable[[Tensor], Outcome]:
-    @torch.inference_mode()
-    def answer(x: Tensor) -> Outcome:
-        with watch(model) as activity:
-            logits = model(x.contiguous(memory_format=torch.channels_last))
-
-        def outcome() -> tuple[Tensor, int, dict[str, int]]:
-            meter = EnergyMeter(synapses)
-            meter.update(activity)
-            return logits[0].flatten(), round(meter.compute().synops), {n: int(activity[n].sum()) for n in activity}
+        def outcome() -> tuple[Tensor, int, float, dict[str, int]]:
+            synops = int(result.synops[0])
+            joules = synops * prices.accumulate if flat else _bill(engine.synapses, prices, engine.watch(x)).joules
+            return result.logits[0].flatten(), synops, joules, {n: int(c[0]) for n, c in result.spikes.items()}
 
         return outcome
 
     return answer
+
+
+def _densely(model: nn.Module, synapses: Synapses, prices: PriceList) -> Callable[[Tensor], Outcome]:
+    @torch.inference_mode()
+    def answer(x: Tensor) -> Outcome:
+        with watch(model, synapses.steps) as activity:
+            logits = model(x.contiguous(memory_format=torch.channels_last))
+
+        def outcome() -> tuple[Tensor, int, float, dict[str, int]]:
+            bill = _bill(synapses, prices, activity)
+            return logits[0].flatten(), round(bill.synops), bill.joules, {n: int(activity[n].sum()) for n in activity}
+
+        return outcome
+
+    return answer
+
+
+def _bill(synapses: Synapses, prices: PriceList, activity: Activity) -> EnergyReport:
+    meter = EnergyMeter(synapses, prices)
+    meter.update(activity)
+    return meter.compute()
 
 
 def _pixels(
@@ -205,6 +227,8 @@ def _pixels(
 ) -> Iterator[tuple[str, int | None, Tensor | PicojouleError]]:
     """Name, class if known, and uint8 pixels of every image, or why it has none."""
     if split is None:
+        from picojoule.data.picture import read_picture  # brings Pillow, which nothing else needs
+
         for path in pictures:
             try:
                 yield str(path), None, read_picture(path, recipe.data.name, recipe.data.pad)

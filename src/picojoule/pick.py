@@ -230,11 +230,17 @@ def gather(folder: str | os.PathLike[str]) -> list[Network]:
     """Every finished spiking network in or below a folder, seeds together."""
     root = Path(folder)
     paths = sorted(Path(here) for here, _, files in os.walk(root) if {"recipe.toml", "result.json"} <= {*files})
-    runs = [run for run in map(Run, paths) if run.result["test"]["joules"] is not None]
+    runs = [run for run in map(Run, paths) if _spends(run)]
     if not runs:
         raise PicojouleError(
             f"{os.fspath(folder)} holds no finished run of a spiking network: name a folder that `picojoule train`, "
             "`sweep` or `frontier` filled"
+        )
+    scales = {f"{run.recipe.data.name}, ψ {run.recipe.energy.psi}, {run.recipe.energy.hardware}" for run in runs}
+    if len(scales) > 1:
+        raise PicojouleError(
+            f"{os.fspath(folder)} holds networks whose figures cannot be compared ({'; '.join(sorted(scales))}): "
+            "name a folder with one data set, one psi and one hardware"
         )
     groups: dict[str, list[Run]] = {}
     for run in runs:
@@ -242,6 +248,16 @@ def gather(folder: str | os.PathLike[str]) -> list[Network]:
     return [
         Network(tuple(same), tuple(run.result for run in same), same[0].recipe.penalised) for same in groups.values()
     ]
+
+
+def _spends(run: Run) -> bool:
+    try:
+        return None not in [run.result[split]["joules"] for split in ("validation", "test")]
+    except (KeyError, TypeError):
+        raise PicojouleError(
+            f"{run.path / 'result.json'} is no result of picojoule: remove it and run `picojoule train` with the same "
+            "recipe again"
+        ) from None
 
 
 def _but_for_the_seed(run: Run) -> str:

@@ -61,7 +61,7 @@ class Run:
     def at(cls, path: str | os.PathLike[str]) -> Run:
         """An existing run."""
         run = cls(Path(path))
-        if not (run.path / "recipe.toml").is_file():
+        if not os.path.isfile(run.path / "recipe.toml"):  # pathlib's own raises where a folder may not be read
             raise PicojouleError(
                 f"{os.fspath(path)} is no run folder (it has no recipe.toml): name a folder that `picojoule train` made"
             )

@@ -448,7 +448,7 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
 
 def test_several_steps_are_refused() -> None:
     net = pj.zoo.create("cnn7", neuron=pj.IF, steps=2)
-    with pytest.raises(pj.PicojouleError):
+    with pytest.raises(pj.PicojouleError, match=r"'spike1' \(IF\).*dense engine"):
         events.compile(net, torch.zeros(1, *net.input_shape))
 
 

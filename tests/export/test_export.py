@@ -88,6 +88,8 @@ def test_mistakes_are_one_sentence(
         (str(tmp_path), "--to", "nir"): ("no run folder",),
         (str(relu.path), "--to", "nir"): ("no spiking layer",),
         (str(run.path), "--to", "nir", "--out", str(tmp_path / "no" / "a.nir")): ("does not exist", "--out"),
+        (str(run.path), "--to", "nir", "--out", "."): ("is a folder", "--out"),
+        (str(run.path), "--to", "nir", "--out", str(tmp_path)): ("is a folder", "--out"),
         (str(run.path), "--to", "onnx"): ("onnxscript", "pip install 'picojoule[onnx]'"),
     }.items():
         status, out, err = command("export", *arguments)

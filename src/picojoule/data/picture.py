@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from picojoule.data.sets import DATASETS
@@ -15,21 +17,24 @@ from picojoule.errors import PicojouleError
 def read_picture(path: Path, name: str, pad: int) -> Tensor:
     """A PNG or JPEG file as uint8 [C, H, W], grey or in colour as the data set `name` is, with its black border.
 
-    A picture of another size is scaled to that of the data set; one that already has the border is taken as it is.
+    A picture of another size is scaled to that of the data set; one that already has the border is taken as it is. The
+    picture is turned as its camera noted, what is transparent is black, and 16 bits become 8.
     """
-    from PIL import Image, UnidentifiedImageError  # which only pictures need
-
     channels, height, width = DATASETS[name].shape
     try:
-        with Image.open(path, formats=("PNG", "JPEG")) as picture:
-            converted = picture.convert("L" if channels == 1 else "RGB")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path, formats=("PNG", "JPEG")) as picture:
+                converted = _of_bytes(ImageOps.exif_transpose(picture)).convert("L" if channels == 1 else "RGB")
     except FileNotFoundError:
         raise PicojouleError(f"there is no file {path}: check the path") from None
     except IsADirectoryError:
         raise PicojouleError(f"{path} is a folder: name the pictures in it") from None
     except UnidentifiedImageError:
         raise PicojouleError(f"{path} is neither a PNG nor a JPEG picture: convert it to one of them") from None
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as fault:  # Pillow raises all of these
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError):
+        raise PicojouleError(f"{path} has too many pixels to be safely read: save it smaller") from None
+    except (OSError, ValueError, SyntaxError) as fault:  # Pillow raises all of these
         raise PicojouleError(f"{path} cannot be read ({fault}): save it anew") from None
     border = pad
     if converted.size == (width + 2 * pad, height + 2 * pad):
@@ -39,3 +44,13 @@ def read_picture(path: Path, name: str, pad: int) -> Tensor:
     pixels = np.asarray(converted, dtype=np.uint8).reshape(*converted.size[::-1], channels)
     padded = np.pad(pixels, ((border, border), (border, border), (0, 0)))
     return torch.from_numpy(np.ascontiguousarray(padded.transpose(2, 0, 1)))
+
+
+def _of_bytes(picture: Image.Image) -> Image.Image:
+    """The same without what `convert` gets wrong: it clips 16 bits to white and forgets what is transparent."""
+    if picture.mode.startswith("I"):
+        return Image.fromarray((np.asarray(picture) // 257).astype(np.uint8))
+    if picture.has_transparency_data:
+        black = Image.new("RGBA", picture.size, "black")
+        return Image.alpha_composite(black, picture.convert("RGBA"))
+    return picture

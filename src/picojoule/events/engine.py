@@ -14,12 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from picojoule.activity import Activity, unwrap
+from picojoule.activity import Activity, spiking_modules, unwrap
 from picojoule.errors import PicojouleError, unknown
 from picojoule.events.graph import capture
 from picojoule.events.lowering import Weights, lower
 from picojoule.events.program import WORD, Memory, Program, SpikeMap
 from picojoule.layout import TimeLayout
+from picojoule.neuron import Spike
 from picojoule.synapse import Synapses, trace
 
 
@@ -147,6 +148,14 @@ def compile(model: nn.Module, example: Tensor, *, weights: Weights = "float32", 
     if type(threads) is not int or threads < 1:
         raise PicojouleError(f"threads={threads!r} is no number of threads: give a whole number from 1 up")
     model = unwrap(model)
+    if not isinstance(model, nn.Module):
+        raise PicojouleError(f"only an nn.Module can be compiled, not {type(model).__name__}")
+    for name, layer in spiking_modules(model).items():
+        if type(layer) is not Spike:
+            raise PicojouleError(
+                f"the event engine cannot run the layer {name!r} ({type(layer).__name__}): use picojoule.Spike as its "
+                "neuron, or use the dense engine"
+            )
     synapses = trace(model, example)
     graph = capture(model, tuple(example.shape[1:]))
     return Engine(lower(model, graph, weights), synapses, threads)

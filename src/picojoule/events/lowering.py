@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from picojoule.activity import is_spiking
 from picojoule.errors import PicojouleError
 from picojoule.events.folding import Affine, Doubles, Windows, as_bytes, as_rows, doubles, firing, floats
 from picojoule.events.graph import shape_of
@@ -108,9 +107,7 @@ class _Lowering:
         module, (x, *rest) = self.modules[name], inputs
         if rest:
             raise Refused("give it one argument")
-        if is_spiking(module):
-            if type(module) is not Spike:
-                raise Refused("use picojoule.Spike as its neuron")
+        if isinstance(module, Spike):
             return self.fire(name, x, module.threshold, shape)
         for kinds, rule in _MODULES.items():
             if isinstance(module, kinds):

@@ -50,10 +50,12 @@ def write(
             raise PicojouleError(
                 f"exporting to {to} needs the package {module}: install it with `pip install 'picojoule[{to}]'`"
             ) from None
-    content = to_onnx(model, example) if to == "onnx" else _nir_file(model, example, say)
     path = Path(path)
-    if not path.parent.is_dir():
+    if os.path.isdir(path):  # pathlib's own raises where a name is too long
+        raise PicojouleError(f"{path} is a folder: name a file in it with --out")
+    if not os.path.isdir(path.parent):
         raise PicojouleError(f"the folder {path.parent} does not exist: make it, or choose another file with --out")
+    content = to_onnx(model, example) if to == "onnx" else _nir_file(model, example, say)
     write_atomically(path, content)
     return path
 
