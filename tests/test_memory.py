@@ -13,14 +13,14 @@ from picojoule.memory import kept_memory
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the C library is glibc on Linux only")
 
 MIB = 1 << 20
-PAGES = 64 * MIB // resource.getpagesize()
+PAGES = 256 * MIB // resource.getpagesize()
 
 
 def faults() -> int:
-    """Pages that come in while 64 MiB are filled and freed, in pieces and as a whole, after a few times of the same."""
+    """Pages that come in while some hundred MiB are filled and freed, in pieces large and small, after a few times of the same."""
 
     def step() -> None:
-        tensors = [torch.ones(size * MIB // 4) for size in (64, 24, 24, 16)]
+        tensors = [torch.ones(size * MIB // 4) for size in (256, 48, 48, 24, 24, 24, 24)]
         del tensors
 
     for _ in range(3):  # until the heap has found its shape
