@@ -1,9 +1,9 @@
 """One table of what picojoule and its peers take for the same network: step, memory, inference, metering.
 
 For each network: a training step of 100 images (forward, backward, Adam; ours with Ω_syn), its peak memory in a process
-of its own, inference of 100 images, and the same with synaptic operations counted (snnTorch has no counter). All in
-float32 and channels last, taking turns; the event engine answers one image after the other on one core, for a network
-that fires at 2 %. The peers are those that are installed: pip install -c constraints.txt spikingjelly snntorch
+of its own, inference of 100 images, and what each tool's counter makes of the inference of one and the same network,
+ours (snnTorch has no counter). All in float32 and channels last, taking turns; the event engine answers one image after
+the other on one core, for a network that fires at 2 %. The peers are those that are installed: pip install -c constraints.txt spikingjelly snntorch
 
 python benchmarks/comparison.py [--models cnn7 vgg11 resnet18] [--turns 9] [--out docs/speed.md]
 """
@@ -33,7 +33,7 @@ Turns = dict[str, Callable[[], None]]
 Row = tuple[str, ...]
 TITLES: Row = (
     *("network", "tool", "step [s]", "ours : it", "peak memory [MiB]", "ours : it"),
-    *("inference [s]", "ours : it", "counting [s]", "counting : inference"),
+    *("inference [s]", "ours : it", "our network, counted by it [s]", "counted : uncounted"),
 )
 
 
