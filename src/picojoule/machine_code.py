@@ -88,5 +88,5 @@ _FOR_MACHINE_CODE = {**_OPTIONS, "forceinline": True}
 def _compile(function: Callable[..., None], signature: Any) -> Any:
     try:
         return cfunc(signature, cache=True, **_FOR_MACHINE_CODE)(function)
-    except RuntimeError:  # nowhere to write to: see `compiled`
+    except (RuntimeError, OSError):  # nowhere to write to, as with `compiled`, or no room there
         return cfunc(signature, **_FOR_MACHINE_CODE)(function)
