@@ -6,7 +6,8 @@ from end to end, which neither raises nor waits for the interpreter's lock. The 
 runs only after the call has returned, with every element in its place.
 
 The calling thread does everything alone, with the same bits as the result, where PyTorch has no such library (builds
-for Windows or without OpenMP), and in a process forked from this one, for a fork takes no threads along.
+for Windows or without OpenMP), and in a process forked from this one, for a fork takes no threads along. (Forked before
+this module was imported, a process needs `torch.set_num_threads(1)`, as it does for PyTorch's own operators.)
 """
 
 from __future__ import annotations
