@@ -1,16 +1,11 @@
 """One pass over the memory for what PyTorch's operators do in a dozen: surrogate gradients and dropout on a CPU.
 
 All of them take tensors that `fit`: dense, laid out alike, float32 or bfloat16. Arithmetic is float32 and rounded once
-at the end. Threads take one block after the other, so a core that is busy with something else holds nobody up.
+at the end. PyTorch's own threads execute them (`team`), and the bits do not depend on how many there are.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,10 +15,9 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
-from picojoule.machine_code import compiled, inlined
+from picojoule.machine_code import inlined
+from picojoule.team import Kernel, run
 
-_BLOCK = 1 << 16
-"""Elements: a tenth of a millisecond, against some microseconds to hand it out."""
 _FLOAT = np.float32
 _WORD = np.uint32
 _BITS = 0xFFFFFFFF
@@ -53,12 +47,12 @@ def is_dense(x: Tensor) -> bool:
 
 def times_s3nn(grad: Tensor, u: Tensor, threshold: float, alpha: float, tau: float) -> Tensor:
     """grad · (1/(τu) from the threshold on, the sigmoid's slope below it)."""
-    return _over(_times_s3nn, (grad, u), _seen(threshold, u), _FLOAT(1 / alpha), _FLOAT(tau))
+    return _over(_times_s3nn, (grad, u), _seen(threshold, u), 1 / alpha, tau)
 
 
 def times_sigmoid(grad: Tensor, u: Tensor, threshold: float, alpha: float) -> Tensor:
     """grad · the sigmoid's slope."""
-    return _over(_times_sigmoid, (grad, u), _seen(threshold, u), _FLOAT(1 / alpha))
+    return _over(_times_sigmoid, (grad, u), _seen(threshold, u), 1 / alpha)
 
 
 def times_triangle(grad: Tensor, u: Tensor, threshold: float) -> Tensor:
@@ -72,39 +66,20 @@ LEVELS = 1 << 32
 
 def drop(x: Tensor, seed: int, dropped: int, scale: float) -> Tensor:
     """0 where the draw of that seed and position in memory is below `dropped`, elsewhere x · scale."""
-    return _over(_drop, (x,), _WORD(seed & _BITS), _WORD(seed >> 32), _WORD(dropped), _FLOAT(scale))
+    return _over(_drop, (x,), seed & _BITS, seed >> 32, dropped, scale)
 
 
-def _seen(threshold: float, u: Tensor) -> np.float32:
+def _seen(threshold: float, u: Tensor) -> float:
     """The threshold in the precision in which the forward pass compared with it."""
-    return _FLOAT(torch.tensor(threshold, dtype=u.dtype).item())
+    return torch.tensor(threshold, dtype=u.dtype).item()
 
 
-# --- Handing out blocks ----------------------------------------------------------------------------------------------
-
-
-def _over(kernel: Callable[..., None], inputs: tuple[Tensor, ...], *constants: Any) -> Tensor:
+def _over(kernel: Kernel, inputs: tuple[Tensor, ...], *constants: float) -> Tensor:
     result = torch.empty_like(inputs[0])
     arrays = [_flat(tensor) for tensor in (*inputs, result)]
-    size = result.numel()
-    blocks = itertools.count(step=_BLOCK)  # `next` of it is atomic
-
-    def work() -> None:
-        while (first := next(blocks)) < size:
-            kernel(*(array[first : first + _BLOCK] for array in arrays), _WORD(first & _BITS), *constants)
-
-    helpers = min(torch.get_num_threads(), -(-size // _BLOCK)) - 1
-    others = [_pool(os.getpid(), helpers).submit(work) for _ in range(helpers)]
-    work()
-    for other in others:
-        other.result()
+    element = types.uint16 if result.dtype == torch.bfloat16 else types.float32
+    run(kernel, element, [array.ctypes.data for array in arrays], constants, result.numel())
     return result
-
-
-@cache
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """One for each process: threads do not survive a fork."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="picojoule")
 
 
 def _flat(x: Tensor) -> NDArray[Any]:
@@ -120,31 +95,36 @@ def _flat(x: Tensor) -> NDArray[Any]:
 # --- Kernels ---------------------------------------------------------------------------------------------------------
 
 
-@compiled
-def _times_s3nn(grad: Any, u: Any, out: Any, first: Any, threshold: Any, steepness: Any, tau: Any) -> None:
-    for i in range(len(out)):
+def _times_s3nn(arrays: Any, constants: Any, first: Any, stop: Any) -> None:
+    grad, u, out = arrays[0], arrays[1], arrays[2]
+    threshold, steepness, tau = _FLOAT(constants[0]), _FLOAT(constants[1]), _FLOAT(constants[2])
+    for i in range(first, stop):
         v = _widen(u[i])
         above = _FLOAT(1) / (tau * max(v, threshold))
         out[i] = _narrow(_widen(grad[i]) * (above if v >= threshold else _slope(v - threshold, steepness)), out)
 
 
-@compiled
-def _times_sigmoid(grad: Any, u: Any, out: Any, first: Any, threshold: Any, steepness: Any) -> None:
-    for i in range(len(out)):
+def _times_sigmoid(arrays: Any, constants: Any, first: Any, stop: Any) -> None:
+    grad, u, out = arrays[0], arrays[1], arrays[2]
+    threshold, steepness = _FLOAT(constants[0]), _FLOAT(constants[1])
+    for i in range(first, stop):
         out[i] = _narrow(_widen(grad[i]) * _slope(_widen(u[i]) - threshold, steepness), out)
 
 
-@compiled
-def _times_triangle(grad: Any, u: Any, out: Any, first: Any, threshold: Any) -> None:
-    for i in range(len(out)):
+def _times_triangle(arrays: Any, constants: Any, first: Any, stop: Any) -> None:
+    grad, u, out = arrays[0], arrays[1], arrays[2]
+    threshold = _FLOAT(constants[0])
+    for i in range(first, stop):
         height = _FLOAT(1) - abs(_widen(u[i]) - threshold)
         out[i] = _narrow(_widen(grad[i]) * (_FLOAT(0) if height < _FLOAT(0) else height), out)
 
 
-@compiled
-def _drop(x: Any, out: Any, first: Any, key: Any, other: Any, dropped: Any, scale: Any) -> None:
-    for i in range(len(out)):
-        kept = _draw(_WORD(first + _WORD(i)), key, other) >= dropped
+def _drop(arrays: Any, constants: Any, first: Any, stop: Any) -> None:
+    x, out = arrays[0], arrays[1]
+    key, other, dropped = _WORD(constants[0]), _WORD(constants[1]), _WORD(constants[2])
+    scale = _FLOAT(constants[3])
+    for i in range(first, stop):
+        kept = _draw(_WORD(i), key, other) >= dropped
         out[i] = _narrow(_widen(x[i]) * (scale if kept else _FLOAT(0)), out)
 
 

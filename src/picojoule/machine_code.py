@@ -7,9 +7,11 @@ import inspect
 import sys
 import zlib
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
-from numba import njit
+from numba import cfunc, njit
+from numba.extending import intrinsic as numba_intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -46,3 +48,45 @@ def inlined(function: Function) -> Function:
     """Part of a kernel's inner loop."""
     part: Any = njit(inline="always", **_OPTIONS)(function)
     return cast("Function", part)
+
+
+def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Few instructions: the function gives their type and writes their code."""
+    instruction: Callable[..., Any] = numba_intrinsic(prefer_literal=True)(function)
+    return instruction
+
+
+def entry(function: Callable[..., None], signature: Any) -> int:
+    """The address of the compiled function, which machine code can call, and which stays for as long as the process.
+
+    Compiled at the first call, and kept on disk if that is possible. What it can raise nobody would ever know of: let
+    that be nothing.
+    """
+    key = (function, signature)
+    compilation = _compilations.get(key) or _compilations.setdefault(key, _start_compiling(function, signature))
+    return int(compilation.result().address)
+
+
+_compilations: dict[tuple[Callable[..., None], Any], Future[Any]] = {}
+
+
+def _start_compiling(function: Callable[..., None], signature: Any) -> Future[Any]:
+    """In a thread of its own: LLVM calls Python back, and what a signal's handler raised in there would be lost.
+
+    Handlers run in the main thread only. An interruption reaches whoever waits, and the compiler finishes all the same.
+    """
+    compiler = ThreadPoolExecutor(1)
+    compilation = compiler.submit(_compile, function, signature)
+    compiler.shutdown(wait=False)
+    return compilation
+
+
+# Once the function is inlined there, the wrapper that Numba puts around it loses what it would tell Python of an error.
+_FOR_MACHINE_CODE = {**_OPTIONS, "forceinline": True}
+
+
+def _compile(function: Callable[..., None], signature: Any) -> Any:
+    try:
+        return cfunc(signature, cache=True, **_FOR_MACHINE_CODE)(function)
+    except (RuntimeError, OSError):  # nowhere to write to, as with `compiled`, or no room there
+        return cfunc(signature, **_FOR_MACHINE_CODE)(function)

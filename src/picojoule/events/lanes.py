@@ -7,24 +7,18 @@ Numba by itself would make an array of it, in memory. Indices count elements of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic as numba_intrinsic
 from numba.extending import models, register_model
+
+from picojoule.machine_code import intrinsic
 
 Values = list[Any]
 
 _ELEMENTS = {"f32": ir.FloatType(), "i32": ir.IntType(32), "i16": ir.IntType(16), "i8": ir.IntType(8)}
-
-
-def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
-    """One instruction: the function gives its type and writes its code."""
-    instruction: Callable[..., Any] = numba_intrinsic(prefer_literal=True)(function)
-    return instruction
 
 
 class Lanes(types.Type):
