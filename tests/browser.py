@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "picojoule" / "chromium"
@@ -48,8 +49,7 @@ class Browser:
         for argument in arguments:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        service = Service(str(self.driver), env={**os.environ, **self.environment})
-        driver = webdriver.Chrome(options=options, service=service)
+        driver = self._started(options)
         try:
             driver.execute_cdp_cmd(
                 "Emulation.setDeviceMetricsOverride",
@@ -62,6 +62,17 @@ class Browser:
             yield driver
         finally:
             driver.quit()
+
+    def _started(self, options: webdriver.ChromeOptions) -> webdriver.Chrome:
+        """A busy machine may be too slow for the driver's patience, once or twice."""
+        for attempts_left in (2, 1, 0):
+            service = Service(str(self.driver), env={**os.environ, **self.environment})
+            try:
+                return webdriver.Chrome(options=options, service=service)
+            except WebDriverException:
+                if not attempts_left:
+                    raise
+        raise AssertionError("unreachable")
 
 
 def find() -> Browser:
@@ -99,6 +110,7 @@ def obtain() -> Browser:
             "Debug::NoLocking": "1",
             "APT::Sandbox::User": "root",
             "Acquire::http::Timeout": "30",
+            "Acquire::Retries": "5",
         }
         apt = ["apt-get", "-qq", *(word for key, value in settings.items() for word in ("-o", f"{key}={value}"))]
         _run([*apt, "update"], folder)

@@ -102,7 +102,7 @@ def test_the_train_command_that_is_stopped(
             if (epoch, batch) == (0, 2):
                 tiny.signal_to_self(signal.SIGINT)()
 
-    monkeypatch.setattr("picojoule.cli.Display", Impatient)
+    monkeypatch.setattr("picojoule.cli.runs.Display", Impatient)
     (tmp_path / "recipe.toml").write_text(tiny.RECIPE)
     monkeypatch.setattr(sys, "argv", ["picojoule", "train", f"{tmp_path}/recipe.toml", "--into", f"{tmp_path}/runs"])
     with pytest.raises(SystemExit) as stop:

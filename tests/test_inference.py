@@ -65,6 +65,8 @@ def test_a_split_is_answered_as_evaluation_does(run: pj.Run, engine: str, comman
         assert images[0]["layers"][i]["name"] == layer["name"]
         assert np.mean([image["layers"][i]["rate"] for image in images]) == pytest.approx(layer["rate"], rel=1e-3)
     assert all(0.1 <= image["confidence"] <= 1 and image["milliseconds"] > 0 for image in images)
+    names = pj.data.DATASETS["digits"].class_names
+    assert all(image["class_name"] == names[image["class"]] for image in images)
 
 
 def test_the_engines_agree(run: pj.Run, pictures: list[Path]) -> None:

@@ -95,7 +95,7 @@ def test_the_command_is_stopped_and_the_same_command_goes_on(undisturbed: dict[s
     assert process.stderr is not None
     assert process.stderr.readline().startswith("epoch 1: loss ")
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 1
     assert out == ""
     assert err.splitlines()[-1].startswith("picojoule: stopped ")
@@ -108,11 +108,12 @@ def test_the_command_is_stopped_and_the_same_command_goes_on(undisturbed: dict[s
 
 @contextmanager
 def training(into: Path, count: Path, seconds: float, recipe: pj.Recipe = RECIPE) -> Iterator[Any]:
-    """The recipe trained slowly in a process of its own, which is forked from a server that has imported everything."""
+    """The recipe trained, but never to its end, in a process forked from a server that has imported everything."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tiny", "picojoule", "lightning_fabric"])
     count.unlink(missing_ok=True)
-    process = context.Process(target=tiny.train_slowly, args=(recipe.to_toml(), str(into), str(count), seconds))
+    arguments = (recipe.to_toml(), str(into), str(count), seconds)
+    process = context.Process(target=tiny.train_slowly, args=arguments, daemon=True)
     process.start()
     try:
         yield process
@@ -128,14 +129,14 @@ def wait_for(condition: Callable[[], bool], process: Any) -> None:
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_end(undisturbed: dict[str, Any], tmp_path: Path) -> None:
-    kills, count = 0, tmp_path / "count"
+    count = tmp_path / "count"
     for attempt in range(4):
         draw = random.Random(attempt)
         with training(tmp_path, count, seconds=0.02) as process:
             wait_for(count.exists, process)
             time.sleep(draw.uniform(0, 0.25))
-            kills += process.is_alive()
-    assert kills > 0
+            assert process.is_alive()
+    assert not (folder(tmp_path) / "result.json").exists()
     assert traces(pj.fit(RECIPE, tmp_path)) == undisturbed
 
 
@@ -145,7 +146,7 @@ def test_two_processes_cannot_train_one_run_and_a_killed_one_leaves_no_lock(
 ) -> None:
     (tmp_path / "recipe.toml").write_text(RECIPE.to_toml())
     count = tmp_path / "count"
-    with training(tmp_path, count, seconds=0.5) as process:
+    with training(tmp_path, count, seconds=0) as process:
         wait_for(count.exists, process)
         monkeypatch.setattr(sys, "argv", ["picojoule", "train", f"{tmp_path}/recipe.toml", "--into", str(tmp_path)])
         with pytest.raises(SystemExit) as stop:

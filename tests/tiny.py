@@ -147,6 +147,20 @@ def marked(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
     return net(classes, in_channels, neuron)
 
 
+class Waits(nn.Module):
+    """Takes its time in training as long as the file TINY_PAUSE is there: whoever watches is never too late."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and Path(os.environ["TINY_PAUSE"]).exists():
+            time.sleep(0.2)
+        return x
+
+
+def paused(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
+    """`net`, which trains slowly or fast as it is told, and `marked`."""
+    return Classifier(**dict(marked(classes, in_channels, neuron).named_children()), end=Waits())
+
+
 class Speaks(Classifier):
     def forward(self, x: Tensor) -> Tensor:
         print("forward")
@@ -224,19 +238,22 @@ class SignalsParent(Watcher):
 
 
 class _Slow(Watcher):
-    """Pauses after each batch and keeps count of them in a file."""
+    """Pauses after each batch, keeps count of them in a file, and never comes to the end of the last epoch."""
 
-    def __init__(self, count: Path, seconds: float) -> None:
+    def __init__(self, count: Path, seconds: float, epochs: int) -> None:
         super().__init__()
-        self._count, self._seconds = count, seconds
+        self._count, self._seconds, self._epochs = count, seconds, epochs
 
     def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
         super().step(epoch, batch, loss, accuracy)
         self._count.write_text(str(self.batches))
         time.sleep(self._seconds)
+        while (epoch, batch) >= (self._epochs - 1, BATCHES):
+            time.sleep(1)
 
 
 def train_slowly(text: str, into: str, count: str, seconds: float) -> None:
-    """For a process of its own."""
+    """For a process of its own, which has to be killed."""
     torch.set_num_threads(1)
-    pj.fit(pj.Recipe.loads(text), into, reporters=[_Slow(Path(count), seconds)])
+    recipe = pj.Recipe.loads(text)
+    pj.fit(recipe, into, reporters=[_Slow(Path(count), seconds, recipe.training.epochs)])

@@ -49,12 +49,13 @@ class Answer:
     spikes: dict[str, int]
     """By spiking layer; relays are left out."""
 
-    def to_dict(self, neurons: dict[str, int], steps: int) -> dict[str, Any]:
-        truth = {} if self.label is None else {"label": self.label}
+    def to_dict(self, neurons: dict[str, int], steps: int, names: Sequence[str] = ()) -> dict[str, Any]:
+        truth = {} if self.label is None else {"label": self.label, "label_name": _name(names, self.label)}
         return {
             "image": self.image,
             **truth,
             "class": self.class_,
+            "class_name": _name(names, self.class_),
             "confidence": self.confidence,
             "synops": self.synops,
             "joules": self.joules,
@@ -80,6 +81,8 @@ class Inference:
     answers: tuple[Answer, ...]
     failed: tuple[tuple[str, str], ...]
     """Image and reason."""
+    class_names: tuple[str, ...] = ()
+    """By class number, where the data set has them."""
 
     @property
     def accuracy(self) -> float | None:
@@ -87,15 +90,20 @@ class Inference:
         known = [answer.class_ == answer.label for answer in self.answers if answer.label is not None]
         return sum(known) / len(known) if known else None
 
+    def _called(self, class_: int) -> str:
+        name = _name(self.class_names, class_)
+        return str(class_) if name is None else f"{class_} {name}"
+
     def lines(self) -> Iterator[str]:
         """What a person wants to see."""
         for a in self.answers:
-            truth = "" if a.label is None else f" (is {a.label})"
+            truth = "" if a.label is None else f" (is {self._called(a.label)})"
             rates = {name: count / (self.neurons[name] * self.steps) for name, count in a.spikes.items() if count}
             fired = ", ".join(f"{name} {rate:.1%}" for name, rate in rates.items())
             yield (
-                f"{a.image}: class {a.class_}{truth}, {a.confidence:.1%} sure; {a.synops:,} synaptic operations, "
-                f"{format_joules(a.joules)}, {a.milliseconds:.3f} ms; fired: {fired or 'nothing'}"
+                f"{a.image}: class {self._called(a.class_)}{truth}, {a.confidence:.1%} sure; "
+                f"{a.synops:,} synaptic operations, {format_joules(a.joules)}, {a.milliseconds:.3f} ms; "
+                f"fired: {fired or 'nothing'}"
             )
         if self.answers:
             n = len(self.answers)
@@ -117,7 +125,7 @@ class Inference:
             "steps": self.steps,
             "preparation_seconds": self.preparation_seconds,
             "accuracy": self.accuracy,
-            "images": [answer.to_dict(self.neurons, self.steps) for answer in self.answers],
+            "images": [answer.to_dict(self.neurons, self.steps, self.class_names) for answer in self.answers],
             "failed": [{"image": image, "error": reason} for image, reason in self.failed],
         }
 
@@ -173,7 +181,12 @@ def infer(
         neurons,
         tuple(answers),
         tuple(failed),
+        datasets.DATASETS[recipe.data.name].class_names,
     )
+
+
+def _name(names: Sequence[str], class_: int) -> str | None:
+    return names[class_] if class_ < len(names) else None
 
 
 Outcome = Callable[[], tuple[Tensor, int, float, dict[str, int]]]

@@ -8,7 +8,7 @@ import re
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
@@ -81,6 +81,11 @@ class Column:
     def _number(self, value: float) -> str:
         return f"{value * self.scale:.{self.digits}f}"
 
+    def value(self, cell: Cell) -> Any:
+        if isinstance(cell, Estimate):
+            return {"mean": self.value(cell.mean), "deviation": self.value(cell.deviation)}
+        return cell * self.scale if isinstance(cell, float) else cell
+
     def plain(self, value: float | None) -> str:
         """A number for a machine: the digits that it has."""
         return NOT_DEFINED if value is None else f"{value * self.scale:.10g}"
@@ -118,6 +123,14 @@ class Sheet:
     def shown(self) -> list[list[str]]:
         """The rows as people read them."""
         return [[column.show(cell) for column, cell in zip(self.columns, row, strict=True)] for row in self.rows]
+
+    def values(self) -> list[list[Any]]:
+        """The rows for a machine: numbers as numbers, in the unit of their column; "not defined" is None.
+
+        >>> Sheet((Column("curve"), Column("AUC [%]", scale=100)), (("a", 0.5), ("b", Estimate(0.25, None)))).values()
+        [['a', 50.0], ['b', {'mean': 25.0, 'deviation': None}]]
+        """
+        return [[column.value(cell) for column, cell in zip(self.columns, row, strict=True)] for row in self.rows]
 
     def is_text(self, index: int) -> bool:
         """Whether a column holds words, which stand to the left, or numbers and blanks."""

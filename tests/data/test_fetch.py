@@ -545,6 +545,7 @@ def test_the_list_says_what_is_where(tiny: dict[str, Contents], cache: Path) -> 
 def test_the_real_registry_is_sound() -> None:
     for name, dataset in sets.DATASETS.items():
         assert dataset.name == name
+        assert len(set(dataset.class_names)) == dataset.classes
         if isinstance(dataset, EmbeddedSet):
             continue
         train, validation, test = dataset.splits

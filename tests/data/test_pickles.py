@@ -149,6 +149,11 @@ def test_every_truncation_is_noticed() -> None:
             read_batch(GENUINE[:length], "batch")
 
 
+def test_an_escape_that_is_none_is_no_warning() -> None:
+    with pytest.raises(PicojouleError, match="STRING, which no CIFAR batch has"):
+        read_batch(b"S'\\q'\n.", "batch")
+
+
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_but_our_error(content: bytes) -> None:
     with contextlib.suppress(PicojouleError):

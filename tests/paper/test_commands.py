@@ -50,6 +50,13 @@ def test_json_is_one_document(command: Command) -> None:
     }
 
 
+def test_numbers_are_numbers_in_json(command: Command) -> None:
+    status, out, _ = command("run", "totals", "--json")
+    (made,) = json.loads(out)
+    assert status == 0
+    assert 98_895_888 in made["tables"]["totals"]["rows"][0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -188,7 +188,10 @@ def test_the_score_table_says_what_the_scores_are(folder: Path) -> None:
 
 
 def test_reference_scores_stand_beside_ours() -> None:
-    ours = [Curve("Ω_syn", "p = 1", (Point(0.25, 0.85),)), Curve("conversion", "T = 1", (Point(0.5, 0.8),))]
+    ours = [
+        Curve("Ω_syn", "p = 1", (Point(0.25, 0.85), Point(0.5, 0.85))),
+        Curve("conversion", "T = 1", (Point(0.5, 0.8), Point(0.6, 0.8))),
+    ]
     sheet = score_table(ours, (70,), {"Ω_syn (p = 1)": {"AUC(70)": 0.3, "Spearman(70)": 0.9}})
     first, second = csv.DictReader(io.StringIO(sheet.csv()))
     assert float(first["AUC(70) [%]"]) == pytest.approx(37.5)
@@ -196,3 +199,7 @@ def test_reference_scores_stand_beside_ours() -> None:
     assert (first["Spearman(70) paper"], first["Spearman(70) difference"]) == ("0.9", "not defined")
     assert (second["AUC(70) paper [%]"], second["AUC(70) difference [%]"]) == ("", "")
     assert "MI(70) paper" not in sheet.titles
+
+
+def test_a_single_point_is_no_curve() -> None:
+    assert set(score(Curve("Ω_syn", "p = 1", (Point(0.25, 0.85), Point(0.25, 0.8)))).values()) == {None}

@@ -51,6 +51,17 @@ class Quiet:
         self.ended += 1
 
 
+@pytest.fixture
+def pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """While this file is there, networks named `tiny:paused` train slowly."""
+    marks, pause = tmp_path / "marks", tmp_path / "pause"
+    marks.mkdir()
+    pause.touch()
+    monkeypatch.setenv("TINY_MARKS", str(marks))
+    monkeypatch.setenv("TINY_PAUSE", str(pause))
+    return pause
+
+
 def kill(job: Job) -> None:
     """What the system does to the worker of a run when memory runs out."""
     for process in multiprocessing.active_children():
@@ -174,8 +185,8 @@ def test_twelve_runs_with_workers_killed_at_random_end_as_if_nothing_had_happene
     assert left_over() == []
 
 
-def test_what_cannot_be_finished_is_tried_twice_and_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
-    doomed = tiny.recipe("seed=9")
+def test_what_cannot_be_finished_is_tried_twice_and_reported_and_the_rest_goes_on(tmp_path: Path, pause: Path) -> None:
+    doomed = tiny.recipe("model.name=tiny:paused")
     faults = [tiny.recipe(f"model.name=tiny:{name}") for name in ("breaks_down", "vanishes", "exits")]
     good = tiny.recipe("seed=1")
     watcher = Quiet(lambda job: kill(job) if job.recipe == doomed else None)
@@ -195,17 +206,19 @@ def test_what_cannot_be_finished_is_tried_twice_and_reported_and_the_rest_goes_o
             *("running", "waiting", "running", "failed")
         ]
     # Left alone, the killed run goes on from where it was.
+    pause.unlink()
     outcome = pj.sweep.run([doomed], tmp_path, watcher=Quiet())
     assert all_traces(outcome.runs) == all_traces([pj.fit(doomed, tmp_path / "single")])
 
 
+@pytest.mark.usefixtures("pause")
 def test_a_worker_ended_by_another_signal(tmp_path: Path) -> None:
     def strike(job: Job) -> None:
         for process in multiprocessing.active_children():
             if process.name == job.recipe.name and process.pid is not None:
                 os.kill(process.pid, signal.SIGSEGV)
 
-    outcome = pj.sweep.run([tiny.recipe()], tmp_path, watcher=Quiet(strike))
+    outcome = pj.sweep.run([tiny.recipe("model.name=tiny:paused")], tmp_path, watcher=Quiet(strike))
     assert [failure.reason for failure in outcome.failures] == [
         "its process was ended by signal 11 (Segmentation fault)"
     ]
@@ -244,8 +257,8 @@ def test_a_run_that_another_process_trains_is_waited_for_and_its_result_taken(tm
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_a_stopped_sweep_goes_on_from_checkpoints(tmp_path: Path, number: signal.Signals) -> None:
-    recipes = [tiny.recipe(f"seed={seed}", "training.epochs=20") for seed in range(3)]
+def test_a_stopped_sweep_goes_on_from_checkpoints(tmp_path: Path, pause: Path, number: signal.Signals) -> None:
+    recipes = [tiny.recipe("model.name=tiny:paused", f"seed={seed}", "training.epochs=20") for seed in range(3)]
     before = signal.getsignal(number)
     signalled: list[Job] = []
 
@@ -264,6 +277,7 @@ def test_a_stopped_sweep_goes_on_from_checkpoints(tmp_path: Path, number: signal
     kept = stopped.last_checkpoint(pytest.fail)
     assert kept is not None
     assert not stopped.finished
+    pause.unlink()
     again = Quiet()
     outcome = pj.sweep.run(recipes, tmp_path / "sweep", watcher=again)
     assert all_traces(outcome.runs[:1]) == all_traces([pj.fit(recipes[0], tmp_path / "single")])
@@ -287,15 +301,14 @@ COMMAND = [sys.executable, "-c", "from picojoule.cli import main; main()", "swee
 AXES = "\n[[axes]]\nseed = [0, 1]\n"
 
 
-def command(file: Path, *arguments: str, marks: Path) -> subprocess.Popen[str]:
-    marks.mkdir(exist_ok=True)
+def command(file: Path, *arguments: str) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(Path(tiny.__file__).parent), str(Path(pj.__file__).parents[1])])
     return subprocess.Popen(
         [*COMMAND, str(file), *arguments, "--into", str(file.parent / "runs"), "--workers", "2"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": path, "TINY_MARKS": str(marks)},
+        env={**os.environ, "PYTHONPATH": path},
         start_new_session=True,
     )
 
@@ -308,10 +321,12 @@ def is_running(process: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
-def test_the_command_is_stopped_or_killed_and_the_same_command_goes_on(tmp_path: Path, number: signal.Signals) -> None:
+def test_the_command_is_stopped_or_killed_and_the_same_command_goes_on(
+    tmp_path: Path, pause: Path, number: signal.Signals
+) -> None:
     file, marks = tmp_path / "sweep.toml", tmp_path / "marks"
-    file.write_text(tiny.RECIPE.replace("tiny:net", "tiny:marked").replace("epochs = 3", "epochs = 40") + AXES)
-    process = command(file, marks=marks)
+    file.write_text(tiny.RECIPE.replace("tiny:net", "tiny:paused").replace("epochs = 3", "epochs = 20") + AXES)
+    process = command(file)
     while (
         not all(list(run.glob("checkpoint-*")) for run in (tmp_path / "runs").glob("*"))
         or len(list((tmp_path / "runs").glob("*"))) < 2
@@ -322,7 +337,7 @@ def test_the_command_is_stopped_or_killed_and_the_same_command_goes_on(tmp_path:
         process.kill()
     else:
         os.killpg(process.pid, number)  # the terminal tells everybody
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert out == ""
     if number == signal.SIGINT:
         assert process.returncode == 1
@@ -334,14 +349,10 @@ def test_the_command_is_stopped_or_killed_and_the_same_command_goes_on(tmp_path:
         time.sleep(0.01)
     batches = {int(path.stem.rpartition("-")[2]) for path in (tmp_path / "runs").glob("*/checkpoint-*")}
     assert batches  # kept
-    process = command(file, "--json", marks=marks)
-    out, err = process.communicate(timeout=120)
+    pause.unlink()
+    process = command(file, "--json")
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     assert [entry["varied"] for entry in json.loads(out)["runs"]] == [{"seed": 0}, {"seed": 1}]
     recipe = pj.sweep.load(file)[0]
-    os.environ["TINY_MARKS"] = str(marks)
-    try:
-        single = pj.fit(recipe, tmp_path / "single")
-    finally:
-        del os.environ["TINY_MARKS"]
-    assert traces(pj.Run(tmp_path / "runs" / recipe.name)) == traces(single)
+    assert traces(pj.Run(tmp_path / "runs" / recipe.name)) == traces(pj.fit(recipe, tmp_path / "single"))

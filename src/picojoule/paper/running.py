@@ -48,7 +48,7 @@ class Produced:
             "runs": self.runs,
             "failures": [{"run": failure.recipe.name, "reason": failure.reason} for failure in self.failures],
             "tables": {
-                name: {"columns": sheet.titles, "rows": sheet.shown()} for name, sheet in self.findings.tables.items()
+                name: {"columns": sheet.titles, "rows": sheet.values()} for name, sheet in self.findings.tables.items()
             },
             "notes": list(self.findings.notes),
             "files": [path.name for path in self.files],

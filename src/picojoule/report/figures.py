@@ -19,14 +19,16 @@ BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW = (
 GREY = "#8C8C8C"
 PALETTE = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW)
 KIND_COLOURS = {"Ω_syn": BLUE, "Ω_total": ORANGE, "Ω_balance": GREEN}
+_WAYS = {"Ω_syn budget": PURPLE, "Ω_syn frontier": SKY}
+"""The other kinds of curves that a report often has; what is none of both takes what is left."""
 SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2], [4, 4], [1, 3])
 
-_BOTH = {"training": ORANGE, "validation": BLUE}
+_BOTH = {"training": VERMILION, "validation": SKY}  # no penalty's colours
 TRAINING = {
     "loss": ("cross-entropy", "", _BOTH),
     "accuracy": ("accuracy", "%", _BOTH),
-    "energy": ("energy per image (µJ)", "", {"validation": BLUE, "wanted by the budget": GREY}),
+    "energy": ("energy per image (µJ)", "", {"validation": SKY, "wanted by the budget": GREY}),
     "strength": ("strength λ'", "", {"strength": PURPLE}),
 }
 """What is drawn of a training: the title of the axis, its format, and the lines with their colours."""
@@ -40,8 +42,9 @@ def colours(kinds: Iterable[str]) -> dict[str, str]:
     >>> colours(["Ω_syn", "conversion"])
     {'Ω_syn': '#0072B2', 'conversion': '#D55E00'}
     """
-    free = (colour for colour in PALETTE if colour not in KIND_COLOURS.values())
-    return {kind: KIND_COLOURS.get(kind) or next(free, GREY) for kind in dict.fromkeys(kinds)}
+    known = {**KIND_COLOURS, **_WAYS}
+    free = (colour for colour in PALETTE if colour not in known.values())
+    return {kind: known.get(kind) or next(free, GREY) for kind in dict.fromkeys(kinds)}
 
 
 def tradeoff(
@@ -68,6 +71,8 @@ def tradeoff(
     ]
     named = colours(kinds)
     look = alt.Legend() if legend else None
+    if any(row["kind"] == BASELINE for row in rows):
+        named = {BASELINE: GREY, **named}
     colour = alt.Color(
         "kind:N", title="penalty", legend=look, scale=alt.Scale(domain=list(named), range=list(named.values()))
     )
@@ -122,7 +127,7 @@ def tradeoff(
             means.mark_rule(clip=True, opacity=0.6).encode(x=mean_x, y=alt.Y("y1:Q"), y2="y2:Q", color=colour),
             means.mark_rule(clip=True, opacity=0.6).encode(x=alt.X("x1:Q"), x2="x2:Q", y=mean_y, color=colour),
             without.mark_point(clip=True, filled=True, size=70, color=GREY, shape="diamond", opacity=0.9).encode(
-                x=x, y=y, tooltip=tooltip
+                x=x, y=y, tooltip=tooltip, **({"color": colour} if BASELINE in named else {})
             ),
             penalised.mark_point(clip=True, filled=True, size=45, opacity=0.75).encode(
                 x=x, y=y, color=colour, shape=shape, tooltip=tooltip
@@ -180,6 +185,8 @@ def penalty_by_layer(rows: Sequence[Row], width: Width = 480, height: int = 230,
 def training(rows: Sequence[Row], key: str, width: Width = 300, height: int = 200) -> alt.Chart:
     """`value` over `epoch`, a line for each `series`; `key` is one of TRAINING."""
     what, unit, lines = TRAINING[key]
+    there = {row["series"] for row in rows} or lines.keys()
+    lines = {name: colour for name, colour in lines.items() if name in there}
     chart: alt.Chart = (
         _chart(rows, width, height)
         .mark_line(point=alt.OverlayMarkDef(size=20))
@@ -203,11 +210,13 @@ def training(rows: Sequence[Row], key: str, width: Width = 300, height: int = 20
 
 def training_curves(rows: Mapping[str, Sequence[Row]]) -> alt.HConcatChart:
     """Loss, accuracy, energy and strength side by side, of `rows.training_rows`, as far as they are known."""
-    return alt.hconcat(*(training(rows[key], key) for key in TRAINING if rows[key]))
+    charts = (training(rows[key], key) for key in TRAINING if rows[key])
+    together: alt.HConcatChart = alt.hconcat(*charts).resolve_scale(color="independent")  # each has lines of its own
+    return together
 
 
 def _bars(rows: Sequence[Row], networks: Sequence[str], y: alt.Y, width: Width, height: int) -> alt.Chart:
-    bars = [GREY, *PALETTE] if len(networks) > 1 else [BLUE]  # the first of several is what they are measured against
+    bars = [_network_colour(name, first=name == networks[0] and len(networks) > 1) for name in networks]
     chart: alt.Chart = (
         _chart(rows, width, height)
         .mark_bar()
@@ -218,7 +227,7 @@ def _bars(rows: Sequence[Row], networks: Sequence[str], y: alt.Y, width: Width, 
             color=alt.Color(
                 "network:N",
                 title=None,
-                scale=alt.Scale(domain=list(networks), range=bars[: len(networks)]),
+                scale=alt.Scale(domain=list(networks), range=bars),
                 legend=alt.Legend(orient="top"),
             ),
             tooltip=[
@@ -228,6 +237,12 @@ def _bars(rows: Sequence[Row], networks: Sequence[str], y: alt.Y, width: Width, 
         )
     )
     return chart
+
+
+def _network_colour(name: str, first: bool) -> str:
+    """That of its penalty; the first of several is what they are measured against."""
+    kind = next((kind for kind in KIND_COLOURS if kind in name), None)
+    return GREY if first else KIND_COLOURS[kind] if kind else SKY
 
 
 def _chart(rows: Sequence[Row], width: Width, height: int) -> alt.Chart:

@@ -27,10 +27,11 @@ def score_names(cutoffs: Iterable[float] = CUTOFFS) -> list[str]:
 
 
 def score(curve: Curve, cutoffs: Iterable[float] = CUTOFFS) -> dict[str, float | None]:
-    """Every score at every cutoff, all seeds pooled, by names such as "AUC(70)"; None is "not defined"."""
+    """Every score at every cutoff, seeds pooled, by names like "AUC(70)"; None (as for one point): "not defined"."""
     cutoffs = tuple(cutoffs)
+    is_curve = len(set(curve.energies)) > 1  # through one point, any curve could be drawn
     return {
-        f"{name}({cutoff:g})": function(curve.energies, curve.accuracies, cutoff)
+        f"{name}({cutoff:g})": function(curve.energies, curve.accuracies, cutoff) if is_curve else None
         for name, (function, _) in _SCORES.items()
         for cutoff in cutoffs
     }

@@ -15,7 +15,16 @@ import altair as alt
 from picojoule.record import made, write_atomically
 from picojoule.report import drawing, figures
 from picojoule.report.collection import STATES, Collection, Entry, gather
-from picojoule.report.curve import Priced, Setting, budget_label, mean_table, measured, settings
+from picojoule.report.curve import (
+    Priced,
+    Setting,
+    budget_label,
+    kind_label,
+    mean_table,
+    measured,
+    settings,
+    variant_label,
+)
 from picojoule.report.page import asset, chart_place, figure_place, page, table
 from picojoule.report.rows import BASELINE, curve_rows, layer_rows, mean_layers, training_rows
 from picojoule.report.scoring import score, score_table
@@ -204,20 +213,41 @@ def _file_names(found: list[Setting]) -> list[str]:
 def _pictures(setting: Setting, entry: Entry | None, synapses: Synapses | None) -> dict[str, alt.TopLevelMixin]:
     """The charts of a setting, and those of the run that the page shows first."""
     charts: dict[str, alt.TopLevelMixin] = {}
+    chart: alt.TopLevelMixin
     if setting.curves:
-        charts["tradeoff"] = figures.tradeoff(curve_rows(setting.curves), *_kinds_and_variants([setting]))
+        chart = figures.tradeoff(curve_rows(setting.curves), *_kinds_and_variants([setting]))
+        charts["tradeoff"] = _titled(chart, "Accuracy over energy", setting.label)
     if synapses is not None:
-        charts["penalty"] = figures.penalty_by_layer(share_rows(synapses, terms_at_one(synapses)))
+        chart = figures.penalty_by_layer(share_rows(synapses, terms_at_one(synapses)))
+        charts["penalty"] = _titled(chart, "Energy and penalties by layer, if every neuron fires", setting.label)
     if entry is not None and entry.test is not None and entry.test.layers:
         names = [layer.name for layer in entry.test.layers]
         alike = [e for e in setting.baseline if e.test is not None and [x.name for x in e.test.layers] == names]
         baseline = layer_rows(BASELINE, mean_layers(alike)) if entry not in alike else []
-        rows = [*baseline, *layer_rows(CHOSEN, entry.test.layers)]
-        charts["layers"] = figures.layers(rows, (BASELINE, CHOSEN) if baseline else (CHOSEN,))
-        charts["penalty-measured"] = figures.penalty_by_layer(share_rows(names, terms_measured(entry.test.layers)))
+        name = _spoken(setting, entry)
+        rows = [*baseline, *layer_rows(name, entry.test.layers)]
+        chart = figures.layers(rows, (BASELINE, name) if baseline else (name,))
+        charts["layers"] = _titled(chart, "What each layer spends", entry.name)
+        chart = figures.penalty_by_layer(share_rows(names, terms_measured(entry.test.layers)))
+        charts["penalty-measured"] = _titled(chart, "Energy and penalties by layer, as measured", entry.name)
     if entry is not None and entry.training:
-        charts["training"] = figures.training_curves(training_rows(entry.training))
+        charts["training"] = _titled(figures.training_curves(training_rows(entry.training)), "Training", entry.name)
     return charts
+
+
+def _titled(chart: alt.TopLevelMixin, title: str, subtitle: str) -> alt.TopLevelMixin:
+    titled: alt.TopLevelMixin = chart.properties(title=alt.Title(title, subtitle=subtitle, anchor="start"))
+    return titled
+
+
+def _spoken(setting: Setting, entry: Entry) -> str:
+    """A run's penalty and strength, as a legend names it."""
+    recipe = entry.recipe
+    if recipe is None or not recipe.penalised:
+        return BASELINE
+    kind = setting.kinds.get(entry.name, kind_label(recipe.penalty.kind))
+    level = budget_label(recipe) or f"λ' = {recipe.penalty.strength:g}"
+    return f"{kind}, {variant_label(recipe.penalty.p)}, {level}"
 
 
 def _kinds_and_variants(found: list[Setting]) -> tuple[list[str], list[str]]:

@@ -27,6 +27,8 @@ from picojoule.sweep.worker import train
 
 Files = Mapping[str, bytes]
 _RESULT = "result.json"
+_STARTS = 3
+"""Attempts at starting a cluster: Ray waits for its own parts for half a minute only."""
 _TIDYING = 20.0
 """Seconds to wait for machines to remove their copies."""
 
@@ -55,14 +57,23 @@ class Cluster:
         self._news: Any = Queue(actor_options={"num_cpus": 0})
 
     def _init(self, address: str | None) -> None:
-        try:
-            self._ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
-        except (ConnectionError, ValueError) as fault:
-            reason = " ".join(str(fault).split())
-            raise PicojouleError(
-                f"no Ray cluster was found at {address or 'this machine'} ({reason}): start one with `ray start`, or "
-                "name another with --address"
-            ) from None
+        for attempts_left in range(_STARTS - 1, -1, -1):
+            try:
+                self._ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+                return
+            except (ConnectionError, ValueError) as fault:
+                reason = " ".join(str(fault).split())
+                raise PicojouleError(
+                    f"no Ray cluster was found at {address or 'this machine'} ({reason}): start one with `ray start`, "
+                    "or name another with --address"
+                ) from None
+            except Exception as fault:  # so Ray calls it when its parts were not there in time
+                self._ray.shutdown()
+                if not attempts_left:
+                    raise PicojouleError(
+                        f"Ray did not start ({' '.join(str(fault).split())}): run the same command again when this "
+                        "machine is less busy"
+                    ) from fault
 
     def start(self, job: Job, wait: bool) -> None:
         cpus = job.recipe.training.threads

@@ -1,0 +1,79 @@
+"""The command line. Commands only: what they do lives in the modules they call."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+import picojoule
+from picojoule.cli import data, networks, pages, runs, streams
+from picojoule.errors import PicojouleError
+from picojoule.interruption import Interrupted
+
+app = typer.Typer(
+    name="picojoule",
+    help="Train spiking neural networks that spend less energy, and measure what they spend.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(picojoule.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None: ...
+
+
+app.command()(networks.profile)
+app.command("demo")(runs.run_demo)
+app.command()(runs.train)
+app.command()(runs.sweep)
+app.command()(networks.evaluate)
+app.command()(networks.infer)
+app.command("report")(pages.write_report)
+app.command("export")(networks.export_run)
+app.command("frontier")(runs.walk_frontier)
+app.command("pick")(networks.pick_network)
+app.add_typer(data.data_app, name="data", rich_help_panel="Commands")
+app.add_typer(pages.paper_app, name="paper", rich_help_panel="Commands")
+
+
+def main() -> NoReturn:
+    """Run a command: 0, or 2 for a user's mistake (one sentence on standard error), or 1 for a failure."""
+    streams.prepare()
+    try:
+        status = _status()
+        streams.flush()
+    except BrokenPipeError:
+        streams.give_up()
+        status = 1
+    sys.exit(status)
+
+
+def _status() -> int:
+    try:
+        app()
+    except SystemExit as end:  # as a command ends that has nothing to complain of
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except PicojouleError as error:
+        streams.note(f"picojoule: {error}")
+        return 2
+    except Interrupted as stop:
+        streams.note(f"picojoule: {stop}")
+        return 1
+    except KeyboardInterrupt:
+        streams.note("picojoule: stopped")
+        return 1
+    return 0

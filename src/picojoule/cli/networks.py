@@ -1,0 +1,195 @@
+"""Commands on one network: its synapses, its bill, its answers, and handing it on."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+import typer
+from torch import nn
+
+from picojoule import evaluation, export, zoo
+from picojoule.cli.options import AsJson, FinishedRun, FolderOfRuns, one_of
+from picojoule.cli.streams import note, show, show_json, standard_output_kept
+from picojoule.errors import PicojouleError
+from picojoule.pick import Limits, pick
+from picojoule.record import Run
+from picojoule.synapse import trace
+
+_PSI: tuple[Literal["exact", "uniform", "paper"], ...] = ("exact", "uniform", "paper")
+_SPLITS: tuple[evaluation.Split, ...] = ("test", "validation")
+_ENGINES: tuple[Literal["events", "dense"], ...] = ("events", "dense")
+
+
+def profile(
+    model: Annotated[str, typer.Argument(help="A model of the zoo, or `package.module:factory` of your own.")],
+    psi: Annotated[str, typer.Option(help="How synapses are counted: exact, uniform or paper.")] = "exact",
+    input_shape: Annotated[
+        str | None,
+        typer.Option("--input", help="Shape of one input, such as 3,32,32 (needed for a model of your own)."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show ψ, neurons, synapses and Ω(1) of a network, layer by layer.
+
+    Example: `picojoule profile cnn7 --psi uniform --json`
+
+    Example: `picojoule profile mypackage.nets:build --input 3,32,32`
+    """
+    net, shape = _model(model, input_shape)
+    with standard_output_kept():  # a model may print; standard output is the command's
+        synapses = trace(net, torch.zeros(1, *shape), psi=one_of("--psi", psi, _PSI))
+    if as_json:
+        show_json({"model": model, **synapses.to_dict()})
+    else:
+        show(synapses.table())
+
+
+def evaluate(
+    run: FinishedRun,
+    split: Annotated[str, typer.Option(help="test or validation.")] = "test",
+    convert_steps: Annotated[
+        int | None,
+        typer.Option(help="Convert a run with quantised ReLUs to spikes over so many time steps, and measure that."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a trained network: accuracy, energy by layer, firing rates, dead neurons.
+
+    Example: `picojoule evaluate runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --json`
+
+    Example: `picojoule evaluate runs/cnn7-fashion-mnist-target0.8-10-s0-0123456789ab --convert-steps 5`
+    """
+    with standard_output_kept():  # a model may print; standard output is the command's
+        result = evaluation.evaluate(run, one_of("--split", split, _SPLITS), convert_steps=convert_steps)
+    if as_json:
+        show_json(result.to_dict())
+        return
+    if result.energy is not None:
+        show(result.energy.table())
+    print(
+        f"accuracy {result.accuracy:.2%}, cross-entropy {result.loss:.4f} on {result.samples:,} {result.split} images"
+    )
+
+
+def infer(
+    run: FinishedRun,
+    images: Annotated[list[str] | None, typer.Argument(metavar="[IMAGES]…", help="PNG or JPEG files.")] = None,
+    split: Annotated[str | None, typer.Option(help="Instead of files: test or validation of its data set.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Only so many images of the split.")] = None,
+    engine: Annotated[str, typer.Option(help="events (walks only spikes) or dense (PyTorch).")] = "events",
+    as_json: AsJson = False,
+) -> None:
+    """Let a trained network answer images: class, confidence, and the synaptic operations, energy and time it took.
+
+    An image that cannot be read is named and the rest go on; the exit status is then 1.
+
+    Example: `picojoule infer runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab shoe.png shirt.jpg`
+
+    Example: `picojoule infer runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --split test --limit 100 --json`
+    """
+    from picojoule import inference
+
+    part = None if split is None else one_of("--split", split, _SPLITS)
+    with standard_output_kept():  # a model may print; standard output is the command's
+        result = inference.infer(
+            run, images or (), split=part, limit=limit, engine=one_of("--engine", engine, _ENGINES)
+        )
+    if as_json:
+        show_json(result.to_dict())
+    else:
+        for line in result.lines():
+            print(line)
+    for image, reason in result.failed:
+        note(f"picojoule: {image} was left out: {reason}")
+    if result.failed:
+        raise typer.Exit(1)
+
+
+def pick_network(
+    folder: FolderOfRuns,
+    max_loss: Annotated[float | None, typer.Option(help="Points of accuracy below the baseline.")] = None,
+    max_energy: Annotated[str | None, typer.Option(help="Such as 2uJ, or 30% of the baseline's.")] = None,
+    min_accuracy: Annotated[float | None, typer.Option(help="Percent.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Choose the cheapest trained network within limits (the most accurate one if only energy is limited).
+
+    The choice is made on validation figures; the bill shown is that of the test split. Exit status 1 if none satisfies.
+
+    Example: `picojoule pick runs --max-loss 1.0`
+
+    Example: `picojoule pick runs --max-energy 2uJ --min-accuracy 88`
+    """
+    choice = pick(folder, Limits.read(max_loss, max_energy, min_accuracy))
+    if as_json:
+        show_json(choice.to_dict())
+    elif choice.chosen is not None:
+        show(choice.table())
+        print(f"{choice.chosen.best.path}\n{choice.export}")
+    if choice.chosen is None:
+        note(f"picojoule: none of {choice.networks} networks satisfies the limits; the nearest:")
+        for miss in choice.nearest:
+            note(f"  {miss}")
+        raise typer.Exit(1)
+
+
+def export_run(
+    run: FinishedRun,
+    to: Annotated[str, typer.Option(help="nir (chips and simulators) or onnx (everything else).")],
+    out: Annotated[Path | None, typer.Option(help="The file; without it, network.nir or network.onnx in RUN.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Hand a trained network to chips and other tools. Prints the file's path.
+
+    Example: `picojoule export runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --to nir --out cnn7.nir`
+    """
+    one_of("--to", to, export.names())
+    finished = Run.at(run)
+    example = torch.zeros(1, *finished.recipe.input_shape)
+    with standard_output_kept():  # a model may print; standard output is the command's
+        model = evaluation.load_model(finished)
+        path = export.write(model, example, "onnx" if to == "onnx" else "nir", out or run / f"network.{to}", note)
+    if as_json:
+        facts = {
+            "run": str(run),
+            "to": to,
+            "path": str(path),
+            "bytes": path.stat().st_size,
+            "input_shape": list(finished.recipe.input_shape),
+            "normalized_input": finished.recipe.data.normalize,
+        }
+        show_json(facts)
+    else:
+        print(path)
+
+
+def _model(name: str, input_shape: str | None) -> tuple[nn.Module, tuple[int, ...]]:
+    shape = _shape(input_shape) if input_shape is not None else None
+    if ":" not in name:
+        net = zoo.create(name, in_channels=shape[0] if shape else None)
+        return net, shape or net.input_shape
+    model = zoo.imported.build(name, **({"in_channels": shape[0]} if shape else {}))
+    shape = shape or getattr(model, "input_shape", None)
+    if shape is None:
+        raise PicojouleError(f"{name} does not say what it takes in: give --input, for example --input 3,32,32")
+    return model, tuple(shape)
+
+
+_LARGEST_INPUT = 10**9
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        shape = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        shape = ()
+    if not shape or min(shape) < 1:
+        raise PicojouleError(
+            f"--input {text!r} is no shape: give whole numbers above 0 with commas, for example --input 3,32,32"
+        )
+    if math.prod(shape) > _LARGEST_INPUT:
+        raise PicojouleError(f"--input {text} has more than {_LARGEST_INPUT:,} values: give the shape of one input")
+    return shape

@@ -1,0 +1,106 @@
+"""Commands that write pages, figures and tables: the report on any runs, and the paper's experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from picojoule.cli.options import Address, AsJson, FolderOfRuns, On, Workers, one_of
+from picojoule.cli.streams import note, show, show_json, standard_output_kept, transfer_bar
+from picojoule.sweep import Where
+
+paper_app = typer.Typer(
+    help="The paper's tables and figures, each by one command.\n\nExample: `picojoule paper run totals`",
+    no_args_is_help=True,
+)
+
+PaperRuns = Annotated[Path, typer.Option(help="The folder of run folders, which all experiments share.")]
+
+
+def write_report(
+    folder: FolderOfRuns,
+    out: Annotated[Path | None, typer.Option(help="Where the report goes; FOLDER/report unless given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a page on all runs in a folder, with figures (PNG, SVG, PDF) and tables (CSV, LaTeX) beside it.
+
+    Example: `picojoule report runs --out report`
+    """
+    from picojoule import paper, report  # they bring the plotting library, which few commands need
+
+    written = report.write(folder, out, paper.printed_scores)
+    if as_json:
+        show_json(written.to_dict())
+        return
+    for sheet in written.scores:
+        show(sheet.table())
+    note(", ".join(f"{number:,} {state}" for state, number in written.collection.counts.items() if number))
+    print(written.page)
+
+
+@paper_app.command("list")
+def paper_list(into: PaperRuns = Path("runs/paper"), as_json: AsJson = False) -> None:
+    """List the experiments: what of the paper each makes, its runs, and about how long it takes on this machine.
+
+    Each network trains for a moment to find out, so this takes some seconds.
+
+    Example: `picojoule paper list`
+    """
+    from picojoule import paper  # brings the plotting library, which few commands need
+
+    lines = paper.estimates(into)
+    if as_json:
+        show_json([line.to_dict() for line in lines])
+    else:
+        show(paper.table(lines).table())
+
+
+@paper_app.command("run")
+def paper_run(
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Of `picojoule paper list`, or `all`.")],
+    scale: Annotated[str, typer.Option(help="full (the paper's), small (hours on 2 cores) or smoke.")] = "small",
+    into: PaperRuns = Path("runs/paper"),
+    out: Annotated[Path, typer.Option(help="Tables and figures go to OUT/NAME.")] = Path("paper"),
+    workers: Workers = None,
+    on: On = "local",
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make tables and figures of the paper; the same command again does only what is missing.
+
+    Example: `picojoule paper run tradeoff-cnn7-adam --scale small`
+    """
+    from picojoule import paper  # brings the plotting library, which few commands need
+
+    size = paper.find_scale(scale).name
+    place: Where = one_of("--on", on, get_args(Where))
+    wanted = list(paper.EXPERIMENTS.values()) if names == ["all"] else [paper.find(name) for name in names]
+    produced = []
+    for experiment in wanted:
+        with transfer_bar() as progress:
+            paper.fetch_data(experiment, paper.SCALES[size], note, progress)
+        with standard_output_kept():  # Ray prints what happens to its tasks
+            made = paper.run(
+                experiment,
+                size,
+                into,
+                out,
+                workers=workers,
+                on=place,
+                address=address,
+                say=note,
+            )
+        produced.append(made)
+        if not as_json:
+            for sheet in made.findings.tables.values():
+                show(sheet.table())
+            print("\n".join([*made.findings.notes, *map(str, made.files)]))
+    if as_json:
+        show_json([made.to_dict() for made in produced])
+    failures = [failure for made in produced for failure in made.failures]
+    for failure in failures:
+        note(f"picojoule: {failure.recipe.name} failed: {failure.reason}")
+    if failures:
+        raise typer.Exit(1)
