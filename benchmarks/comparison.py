@@ -3,7 +3,7 @@
 For each network: a training step of 100 images (forward, backward, Adam; ours with Ω_syn), its peak memory in a process
 of its own, inference of 100 images, and what each tool's counter makes of the inference of one and the same network,
 ours (snnTorch has no counter). All in float32 and channels last, taking turns; the event engine answers one image after
-the other on one core, for a network that fires at 2 %. The peers are those that are installed: pip install -c constraints.txt spikingjelly snntorch
+the other on one core, for a network that fires at 2 %. The peers are those that are installed (`make peers` does it).
 
 python benchmarks/comparison.py [--models cnn7 vgg11 resnet18] [--turns 9] [--out docs/speed.md]
 """

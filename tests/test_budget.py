@@ -1,16 +1,22 @@
 from __future__ import annotations
 
+import json
 import math
 import signal
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 import picojoule as pj
 import tiny
-from picojoule import engine
-from picojoule.budget import FLOOR, Budget, Guard, tolerance
+from picojoule import cli, engine, training
+from picojoule.budget import FLOOR, Budget, Guard, pace, tolerance
+from picojoule.evaluation import build_model
+from picojoule.kept import verdict
+from picojoule.units import format_joules
 from tiny import Watcher, signal_to_self, traces
 
 SHORT = ("penalty.strength=0", "training.epochs=4")
@@ -71,13 +77,16 @@ def test_a_budget_above_what_is_spent_anyway_adds_no_energy() -> None:
     assert spent[-1] > 6e-6
 
 
-@pytest.mark.parametrize("reference", [7e-06, 7.2e-06, 7.3e-06, 7.6e-06])
-def test_while_holding_the_integral_moves_whatever_the_error(reference: float) -> None:
+@pytest.mark.parametrize(("epoch", "moves"), [(1, False), (5, False), (7, False), (9, True)])
+@pytest.mark.parametrize("error", [0.1, 0.3, 3.0])
+def test_the_integral_rests_in_the_descent_and_moves_in_the_hold(epoch: int, moves: bool, error: float) -> None:
     budget = Budget(0.3, 10, 50)
-    budget.measured(0, reference, 0.1)
+    budget.measured(0, 7e-6, 0.1)
+    wanted = budget.wanted(9)
+    assert wanted is not None
     for batch in range(50):
-        budget.step(6, batch, 0.2)
-    assert budget.state_dict()["integral"] > 0
+        budget.step(epoch, batch, 0.1 * wanted / 7e-6 * math.exp(error))
+    assert (budget.state_dict()["integral"] > 0) == moves
 
 
 def test_a_budget_beyond_all_measure_asks_for_nothing() -> None:
@@ -176,6 +185,57 @@ def test_a_stopped_budget_run_goes_on_to_the_same_end(tmp_path: Path, batch: int
     assert traces(pj.fit(recipe, tmp_path)) == undisturbed
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("model.name=tiny:plain",),
+        ("model.name=tiny:cumulative",),
+        ("model.name=tiny:untracked",),
+        ("model.name=tiny:over_time", "neuron.kind=lif", "neuron.steps=3"),
+        ("model.name=tiny:without_maps", "data.limit=201", "training.batch_size=50"),  # a sample of 101 images
+        ("training.batch_size=300",),  # more than there are
+    ],
+    ids=lambda overrides: overrides[0],
+)
+def test_any_network_is_steered_and_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...]
+) -> None:
+    built: list[tuple[nn.Module, list[object]]] = []
+
+    def build(recipe: pj.Recipe) -> nn.Module:
+        model = build_model(recipe)
+        built.append((model, settings(model)))
+        return model
+
+    monkeypatch.setattr(training, "build_model", build)
+    run = pj.fit(tiny.recipe(*SHORT, "penalty.budget=50%", *overrides), tmp_path)
+    assert run.metrics[-1]["strength"] != 0
+    [(model, before)] = built
+    assert settings(model) == before
+
+
+def settings(model: nn.Module) -> list[object]:
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    return [(norm.momentum, norm.track_running_stats) for norm in norms]
+
+
+def test_the_averages_of_a_budget_run_become_longer_and_those_of_others_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def momenta(*overrides: str) -> list[float]:
+        models: list[nn.Module] = []
+        monkeypatch.setattr(training, "build_model", lambda recipe: models.append(build_model(recipe)) or models[-1])
+        seen: list[float] = []
+        see = {
+            batch: lambda: seen.append(models[0].norm1.momentum) for batch in range(1, 4 * tiny.BATCHES, tiny.BATCHES)
+        }
+        pj.fit(tiny.recipe(*SHORT, *overrides), tmp_path, reporters=[Watcher(after_batch=see)])
+        return seen
+
+    assert momenta() == [0.1] * 4
+    assert momenta("penalty.budget=50%") == pytest.approx([0.1 * pace(epoch, 4) for epoch in range(4)])
+
+
 def test_a_budget_out_of_reach_is_not_claimed(tmp_path: Path) -> None:
     """Without the guard the network is driven silent; what is kept still fires."""
     recipe = tiny.recipe(
@@ -188,10 +248,80 @@ def test_a_budget_out_of_reach_is_not_claimed(tmp_path: Path) -> None:
     assert outcome["silenced"]
     first = outcome["silenced"][0]
     assert run.metrics[first["epoch"]]["joules"] == first["joules"]
-    assert any(f"the layer {first['layer']} fell silent in epoch {first['epoch'] + 1}" in text for text in watcher.said)
-    assert any("is not met" in text for text in watcher.said)
+    sentence = watcher.said[-1]
+    for words in (
+        f"the budget of {format_joules(outcome['target_joules'])} (0.0% of the unpenalised ",
+        f"is missed: the nearest network, that of epoch {outcome['epoch'] + 1}, spends ",
+        f"the layer {first['layer']} fell silent in epoch {first['epoch'] + 1}, at {format_joules(first['joules'])}",
+        "; ask for more energy, or train with penalty.guard=true",
+    ):
+        assert words in sentence
     assert all(layer["rate"] > 0 for layer in validation["layers"])
     assert validation["joules"] == run.metrics[outcome["epoch"]]["joules"]
+    again = Watcher()
+    pj.fit(recipe, tmp_path, reporters=[again])
+    assert again.said == [sentence]
+    assert (again.began, again.ended) == ([], 0)
+
+
+def ended(**outcome: object) -> dict[str, object]:
+    """A result of 30 % where 20 % was asked for."""
+    budget = {"target_joules": 2e-6, "met": False, "epoch": 6, "baseline_joules": None, "silenced": [], "held": []}
+    return {"reference_joules": 1e-5, "validation": {"joules": 3e-6}, "budget": budget | outcome}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        ({}, "spends 3.00 µJ (30.0%); train for more epochs, or ask for more energy"),
+        ({"baseline_joules": 6e-6}, "(30.0%, and 50.0% of the fully trained baseline's 6.00 µJ); train"),
+        (
+            {"held": ["spike2"]},
+            "(30.0%); the guard holds spike2 at the least firing rate; ask for more energy, or train with "
+            "penalty.guard=false, which may silence what the guard holds",
+        ),
+        (
+            {"silenced": [{"layer": "spike1", "epoch": 4, "joules": 1e-6}]},
+            "(30.0%); the layer spike1 fell silent in epoch 5, at 1.00 µJ; ask for more energy, or train with "
+            "penalty.guard=true, which keeps layers from falling silent",
+        ),
+    ],
+)
+def test_a_missed_budget_in_one_sentence(outcome: dict[str, object], words: str) -> None:
+    said = verdict(ended(**outcome))
+    assert said is not None
+    head = "the budget of 2.00 µJ (20.0% of the unpenalised 10.0 µJ) is missed: the nearest network, that of epoch 7, "
+    assert said.startswith(head)
+    assert words in said
+
+
+def test_a_budget_met_in_one_sentence() -> None:
+    assert verdict(ended(met=True, target_joules=3e-6, held=["spike2"])) == (
+        "the budget of 3.00 µJ (30.0% of the unpenalised 10.0 µJ) is met: the network, that of epoch 7, spends 3.00 µJ "
+        "(30.0%)"
+    )
+    assert verdict({"validation": {"joules": 3e-6}}) is None
+
+
+@pytest.mark.parametrize("met", [False, True])
+def test_commands_on_a_run_that_missed_its_budget_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], met: bool
+) -> None:
+    run = pj.fit(tiny.recipe(*SHORT, "penalty.budget=50%"), tmp_path, reporters=[Watcher()])
+    run.write_text("result.json", json.dumps(run.result | {"budget": run.result["budget"] | {"met": met}}))
+    recipe = str(run.path / "recipe.toml")
+    for arguments in (
+        ("train", recipe, "--into", str(tmp_path)),
+        ("evaluate", str(run.path)),
+        ("evaluate", str(run.path), "--json"),
+    ):
+        monkeypatch.setattr("sys.argv", ["picojoule", *arguments])
+        with pytest.raises(SystemExit, match="0"):
+            cli.main()
+        captured = capsys.readouterr()
+        assert ("is missed" in captured.err) == (not met)
+        assert "missed" not in captured.out
+    assert json.loads(captured.out)["split"] == "test"
 
 
 def test_the_guard_keeps_every_layer_firing(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import tiny
 from picojoule import engine
 from picojoule.cli import main
 from picojoule.display import Display, TensorBoard
+from picojoule.units import format_joules
 
 
 class Terminal(io.StringIO):
@@ -27,11 +28,24 @@ def test_a_line_an_epoch_where_nobody_watches(tmp_path: Path, capsys: pytest.Cap
     assert captured.out == ""
     lines = captured.err.splitlines()
     assert len(lines) == 3
-    first = run.metrics[0]
+    first = run.metrics[0]["joules"]
     for line, entry in zip(lines, run.metrics, strict=True):
         assert line.startswith(f"mine: epoch {entry['epoch'] + 1}: loss {entry['train_loss']:.3f}, ")
         assert f"validation accuracy {entry['validation_accuracy']:.1%}" in line
-        assert f"({entry['joules'] / first['joules']:.0%} of the first epoch's)" in line
+        assert f", {format_joules(entry['joules'])} an image" in line
+    assert "epoch 1" not in lines[0].removeprefix("mine: epoch 1")
+    for line, entry in zip(lines[1:], run.metrics[1:], strict=True):
+        assert f"({entry['joules'] / first:.0%} of the {format_joules(first)} after epoch 1)" in line
+
+
+def test_a_budget_shows_what_it_wants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = tiny.recipe("penalty.strength=0", "penalty.budget=50%", "training.epochs=4")
+    run = pj.fit(recipe, tmp_path, reporters=[Display()])
+    first, *lines, verdict = capsys.readouterr().err.splitlines()
+    assert "(" not in first
+    for line, entry in zip(lines, run.metrics[1:], strict=True):
+        assert f"(the budget wants {format_joules(entry['target_joules'])} by now)" in line
+    assert verdict.startswith("the budget of ")
 
 
 def test_energy_is_relative_to_the_first_epoch_also_after_resuming(
@@ -43,7 +57,8 @@ def test_energy_is_relative_to_the_first_epoch_also_after_resuming(
     run = pj.fit(tiny.recipe(), tmp_path, reporters=[Display()])
     resuming, *lines = capsys.readouterr().err.splitlines()
     assert resuming.startswith(f"resuming {run.path.name} in epoch 2 after ")
-    assert f"({run.metrics[2]['joules'] / run.metrics[0]['joules']:.0%} of the first epoch's)" in lines[-1]
+    first, last = run.metrics[0]["joules"], run.metrics[2]["joules"]
+    assert f"({last / first:.0%} of the {format_joules(first)} after epoch 1)" in lines[-1]
 
 
 def test_a_bar_where_somebody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +89,7 @@ def test_brackets_are_text_in_a_bar_too(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_network_without_spikes_has_no_energy_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pj.fit(tiny.recipe("neuron.kind=relu", "penalty.strength=0", "training.epochs=1"), tmp_path, reporters=[Display()])
     (line,) = capsys.readouterr().err.splitlines()
-    assert "first epoch" not in line
+    assert "an image" not in line
     assert "validation accuracy" in line
 
 

@@ -36,6 +36,7 @@ def folder(tmp_path: Path) -> Path:
             run.write_text("recipe.toml", recipe.to_toml())
             result = {"validation": measured(accuracy, joules), "test": measured(accuracy - 0.01, 0.9 * joules)}
             run.write_text("result.json", json.dumps(result))
+            run.write_weights({})
     return tmp_path
 
 
@@ -96,14 +97,21 @@ def test_without_a_baseline(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [("data.name=fashion-mnist", "data.limit=1000"), ("energy.hardware=loihi",), ("energy.psi=uniform",)]
+    "other",
+    [
+        ("data.name=fashion-mnist", "data.limit=1000"),
+        ("data.limit_validation=50",),
+        ("data.limit_test=50",),
+        ("energy.hardware=loihi",),
+        ("energy.psi=uniform",),
+    ],
 )
 def test_what_cannot_be_compared(folder: Path, other: tuple[str, ...]) -> None:
     run = Run(folder / "other")
     run.path.mkdir()
     run.write_text("recipe.toml", tiny.recipe(*other).to_toml())
     run.write_text("result.json", json.dumps({"validation": measured(0.99, 1e-9), "test": measured(0.99, 1e-9)}))
-    with pytest.raises(pj.PicojouleError, match="cannot be compared"):
+    with pytest.raises(pj.PicojouleError, match=r"cannot be compared \(digits.*; .*\): name a folder"):
         pick(folder, Limits.read(1, None, None))
 
 
@@ -139,3 +147,17 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert json.loads(captured.out)["satisfied"] is False
     assert "too many" in captured.err
     assert command(monkeypatch, "pick", str(folder / "none"), "--max-loss", "3") == 2
+
+
+def test_a_network_without_weights_is_told_of(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    best = pick(folder, Limits.read(3, None, None)).to_dict()["chosen"]["best"]
+    Path(best, "weights.safetensors").unlink()
+    for more in ((), ("--json",)):
+        assert command(monkeypatch, "pick", str(folder), "--max-loss", "3", *more) == 0
+        captured = capsys.readouterr()
+        assert f"{best} has no weights.safetensors, so it cannot be exported" in captured.err
+        assert f"picojoule train {best}/recipe.toml --into" in captured.err
+        assert "picojoule export" not in captured.out
+    assert json.loads(captured.out)["export"] is None

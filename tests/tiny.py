@@ -66,6 +66,33 @@ def normed(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
     return Classifier(**{name: layer for name, layer in layers if name != "drop1"})
 
 
+def cumulative(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
+    """Batch norm whose averages are those of all batches so far."""
+    model = net(classes, in_channels, neuron)
+    for norm in (model.norm1, model.norm2):
+        assert isinstance(norm, nn.BatchNorm2d)
+        norm.momentum = None
+    return model
+
+
+def untracked(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
+    """Batch norm without running averages."""
+    layers = dict(net(classes, in_channels, neuron).named_children())
+    norms = {name: nn.BatchNorm2d(width, track_running_stats=False) for name, width in (("norm1", 4), ("norm2", 8))}
+    return Classifier(**{name: norms.get(name, layer) for name, layer in layers.items()})
+
+
+def without_maps(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
+    """Batch norm that has no statistics of a single image."""
+    return Classifier(
+        flat=nn.Flatten(),
+        inner=nn.Linear(in_channels * 1024, 20),
+        norm=nn.BatchNorm1d(20),
+        spike=neuron(),
+        out=nn.Linear(20, classes),
+    )
+
+
 def plain(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
     """Neither batch norm nor dropout: nothing in it depends on how a batch is shared out."""
     layers = net(classes, in_channels, neuron).named_children()

@@ -15,7 +15,7 @@ from picojoule.units import format_joules
 
 
 class Display:
-    """Loss, accuracy, energy relative to the first epoch, and the time left."""
+    """Loss, accuracy, energy beside what is wanted of it or what it was after the first epoch, and the time left."""
 
     def __init__(self, title: str = "") -> None:
         self._title = title
@@ -54,17 +54,23 @@ class Display:
             self._progress.update(self._task, completed=epoch * self._batches + batch, state=state)
 
     def epoch(self, metrics: dict[str, Any]) -> None:
-        joules = metrics["joules"]
-        self._first_joules = self._first_joules or joules
-        energy = ""
-        if joules is not None and self._first_joules:
-            share = f"{joules / self._first_joules:.0%} of the first epoch's"
-            energy = f", {format_joules(joules)} ({share}), rate {metrics['rate_mean']:.1%}"
         title = f"{self._title}: " if self._title else ""
         self.say(
             f"{title}epoch {metrics['epoch'] + 1}: loss {metrics['train_loss']:.3f}, validation accuracy "
-            f"{metrics['validation_accuracy']:.1%}{energy}, {metrics['seconds']:.0f} s"
+            f"{metrics['validation_accuracy']:.1%}{self._energy(metrics)}, {metrics['seconds']:.0f} s"
         )
+
+    def _energy(self, metrics: dict[str, Any]) -> str:
+        joules, wanted, first = metrics["joules"], metrics["target_joules"], self._first_joules
+        self._first_joules = first or joules
+        if joules is None:
+            return ""
+        beside = ""
+        if wanted is not None:
+            beside = f" (the budget wants {format_joules(wanted)} by now)"
+        elif first:
+            beside = f" ({joules / first:.0%} of the {format_joules(first)} after epoch 1)"
+        return f", {format_joules(joules)} an image{beside}, rate {metrics['rate_mean']:.1%}"
 
     def say(self, text: str) -> None:
         if self._progress is not None:

@@ -17,10 +17,11 @@ from picojoule import training
 from picojoule.errors import PicojouleError
 from picojoule.evaluation import threads
 from picojoule.interruption import Interrupted, stop_signals
+from picojoule.kept import missed
 from picojoule.memory import kept_memory
 from picojoule.recipe import Recipe
 from picojoule.record import Run
-from picojoule.training import Reporter
+from picojoule.training import Log, Reporter
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -38,11 +39,12 @@ def fit(
     """Train one network; resumes if interrupted, returns at once if finished.
 
     The run's folder is `into/<recipe.name>`. With several devices the batch of the recipe is shared out among them
-    (DDP). What a run has to say (a silent layer, a damaged checkpoint) goes to the reporters, or to the log where
-    there are none. A run that another process is training is refused (`record.Busy`), or with `wait` waited for.
+    (DDP). What a run has to say (a silent layer, a damaged checkpoint; a missed budget also when it is finished) goes
+    to the reporters, or to the log where there are none. A run that another process is training is refused
+    (`record.Busy`), or with `wait` waited for.
     """
     run = Run(Path(into) / recipe.name)
-    if _is_done(run, recipe):
+    if _is_done(run, recipe, reporters):
         return run
     for key, name in recipe.needs.items():
         run.beside(name, key)
@@ -53,7 +55,7 @@ def fit(
         threads(recipe.training.threads),
         kept_memory(),
     ):
-        if _is_done(run, recipe):  # by another process, while this one loaded the data or waited
+        if _is_done(run, recipe, reporters):  # by another process, while this one loaded the data or waited
             return run
         fabric = _fabric(recipe, accelerator, devices)
         train = partial(training.train, run=run, recipe=recipe, data=data, reporters=tuple(reporters))
@@ -64,11 +66,14 @@ def fit(
     return run
 
 
-def _is_done(run: Run, recipe: Recipe) -> bool:
+def _is_done(run: Run, recipe: Recipe, reporters: Sequence[Reporter]) -> bool:
     if not run.finished:
         return False
     run.check_recipe(recipe)
-    _ = run.result  # it must be readable
+    shortfall = missed(run)  # the result must be readable
+    if shortfall is not None:
+        for reporter in reporters or (Log(),):
+            reporter.say(shortfall)
     run.remove_checkpoints()  # left by a process that was killed in its last moment
     return True
 

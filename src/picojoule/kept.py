@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from picojoule.budget import tolerance
+from picojoule.record import Run
 from picojoule.units import format_joules
 
 
@@ -79,38 +80,40 @@ def _unpacked(stored: Mapping[str, Any] | None) -> Candidate | None:
     return Candidate(**{**stored, "silent": tuple(stored["silent"])}) if stored is not None else None
 
 
-def verdict(
-    kept: Candidate,
-    last: Candidate,
-    target: float,
-    reference: float,
-    baseline: float | None,
-    silenced: Mapping[str, Mapping[str, Any]],
-    held: Sequence[str],
-) -> list[str]:
-    """How a run ended, in sentences."""
-    spends = (
-        f"{format_joules(kept.joules)}, {kept.joules / reference:.1%} of the unpenalised {format_joules(reference)}"
-    )
+def verdict(result: Mapping[str, Any]) -> str | None:
+    """How a budget run ended, in one sentence, from its `result.json`; None for a run without a budget."""
+    outcome = result.get("budget")
+    if outcome is None:
+        return None
+    target, reference, validation = outcome["target_joules"], result["reference_joules"], result["validation"]
+    joules, baseline = validation["joules"], outcome["baseline_joules"]
+    said = f"the budget of {format_joules(target)} ({target / reference:.1%} of the unpenalised "
+    said += f"{format_joules(reference)}) is {'met' if outcome['met'] else 'missed'}: the "
+    said += f"{'' if outcome['met'] else 'nearest '}network, that of epoch {outcome['epoch'] + 1}, spends "
+    said += f"{format_joules(joules)} ({joules / reference:.1%}"
     if baseline:
-        spends += f" and {kept.joules / baseline:.1%} of the fully trained baseline's {format_joules(baseline)}"
-    limit = f"the budget of {format_joules(target)}"
-    if kept.met(target, reference):
-        said = [f"{limit} is met: the network spends {spends}"]
-    else:
-        said = [f"{limit} is not met: the network that came nearest spends {spends}"]
-        if held:
-            said.append(
-                f"the guard holds {', '.join(held)} at the least firing rate; penalty.guard=false would let them fall "
-                "silent"
-            )
-    said += [
-        f"the layer {name} fell silent in epoch {when['epoch'] + 1}, at {format_joules(when['joules'])}"
-        for name, when in silenced.items()
+        said += f", and {joules / baseline:.1%} of the fully trained baseline's {format_joules(baseline)}"
+    facts = [
+        f"the layer {lost['layer']} fell silent in epoch {lost['epoch'] + 1}, at {format_joules(lost['joules'])}"
+        for lost in outcome["silenced"]
     ]
-    if kept != last:
-        said.append(
-            f"kept is the network of epoch {kept.epoch + 1}; the last one spends {format_joules(last.joules)}"
-            + (f" with {', '.join(last.silent)} silent" if last.silent else "")
-        )
-    return said
+    if outcome["held"] and not outcome["met"]:
+        facts.append(f"the guard holds {', '.join(outcome['held'])} at the least firing rate")
+    said = "; ".join([f"{said})", *facts])
+    return said if outcome["met"] else f"{said}; {_remedy(outcome)}"
+
+
+def _remedy(outcome: Mapping[str, Any]) -> str:
+    if outcome["held"]:
+        return "ask for more energy, or train with penalty.guard=false, which may silence what the guard holds"
+    if outcome["silenced"]:
+        return "ask for more energy, or train with penalty.guard=true, which keeps layers from falling silent"
+    return "train for more epochs, or ask for more energy"
+
+
+def missed(run: Run) -> str | None:
+    """The verdict on a finished run that missed its budget; None for any other run."""
+    if not run.finished:
+        return None
+    result = run.result
+    return verdict(result) if result.get("budget") and not result["budget"]["met"] else None

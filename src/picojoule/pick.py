@@ -141,7 +141,21 @@ class Choice:
 
     @property
     def export(self) -> str | None:
-        return None if self.chosen is None else f"picojoule export {shlex.quote(str(self.chosen.best.path))} --to nir"
+        """The command that exports the network chosen; None where there is nothing to export."""
+        if self.chosen is None or self.lacks_weights is not None:
+            return None
+        return f"picojoule export {shlex.quote(str(self.chosen.best.path))} --to nir"
+
+    @property
+    def lacks_weights(self) -> str | None:
+        """Why the network chosen cannot be used as it is; None if it can."""
+        if self.chosen is None or self.chosen.best.has_weights:
+            return None
+        path = self.chosen.best.path
+        return (
+            f"{path} has no weights.safetensors, so it cannot be exported or evaluated: bring the file back, or train "
+            f"it again with `picojoule train {shlex.quote(str(path / 'recipe.toml'))} --into ANOTHER_FOLDER`"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -236,11 +250,11 @@ def gather(folder: str | os.PathLike[str]) -> list[Network]:
             f"{os.fspath(folder)} holds no finished run of a spiking network: name a folder that `picojoule train`, "
             "`sweep` or `frontier` filled"
         )
-    scales = {f"{run.recipe.data.name}, ψ {run.recipe.energy.psi}, {run.recipe.energy.hardware}" for run in runs}
+    scales = {_scale(run) for run in runs}
     if len(scales) > 1:
         raise PicojouleError(
-            f"{os.fspath(folder)} holds networks whose figures cannot be compared ({'; '.join(sorted(scales))}): "
-            "name a folder with one data set, one psi and one hardware"
+            f"{os.fspath(folder)} holds networks whose figures cannot be compared ({'; '.join(sorted(scales))}): name "
+            "a folder, such as the one that `frontier --into` filled, with one data set, one psi and one hardware"
         )
     groups: dict[str, list[Run]] = {}
     for run in runs:
@@ -248,6 +262,14 @@ def gather(folder: str | os.PathLike[str]) -> list[Network]:
     return [
         Network(tuple(same), tuple(run.result for run in same), same[0].recipe.penalised) for same in groups.values()
     ]
+
+
+def _scale(run: Run) -> str:
+    """What figures must have in common to be compared, in words."""
+    data, energy = run.recipe.data, run.recipe.energy
+    parts = [(data.limit_validation, "validation"), (data.limit_test, "test")]
+    images = "".join(f", {limit} {part} images" for limit, part in parts if limit is not None)
+    return f"{data.name}{images}, ψ {energy.psi}, {energy.hardware}"
 
 
 def _spends(run: Run) -> bool:

@@ -32,6 +32,7 @@ KEPT_CHECKPOINTS = 2
 """The newest, and the one before it in case the newest turns out to be damaged."""
 
 _METADATA = "picojoule"
+_WEIGHTS = "weights.safetensors"
 _FAILURE = "failure.txt"
 
 
@@ -128,9 +129,13 @@ class Run:
             ) from None
 
     @property
+    def has_weights(self) -> bool:
+        return (self.path / _WEIGHTS).is_file()
+
+    @property
     def weights(self) -> dict[str, Tensor]:
         try:
-            return _read_tensors(self.path / "weights.safetensors")[0]
+            return _read_tensors(self.path / _WEIGHTS)[0]
         except _Damaged as fault:
             raise PicojouleError(
                 f"the weights of {self.path} cannot be read ({fault}): finish the run with `picojoule train`, or "
@@ -199,7 +204,7 @@ class Run:
         self.write_text("metrics.jsonl", "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in metrics))
 
     def write_weights(self, tensors: dict[str, Tensor]) -> None:
-        write_atomically(self.path / "weights.safetensors", _packed(tensors, {}))
+        write_atomically(self.path / _WEIGHTS, _packed(tensors, {}))
 
     def write_result(self, result: dict[str, Any]) -> None:
         """The last file of a run: once it is there, the checkpoints have done their duty."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,7 +27,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from picojoule.activity import watch
-from picojoule.budget import Budget, Guard
+from picojoule.batch_norm import by_batch_statistics, slower_averages
+from picojoule.budget import Budget, Guard, pace
 from picojoule.circumstances import circumstances
 from picojoule.data import Batches, Data, Images, RandAugment
 from picojoule.errors import PicojouleError
@@ -56,7 +58,7 @@ class Reporter(Protocol):
     def end(self) -> None: ...
 
 
-class _Log:
+class Log:
     """The reporter of last resort."""
 
     def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None: ...
@@ -71,7 +73,7 @@ class _Log:
 def train(fabric: Fabric, run: Run, recipe: Recipe, data: Data, reporters: tuple[Reporter, ...]) -> None:
     torch.manual_seed(recipe.seed)
     torch.set_num_threads(recipe.training.threads)
-    reporters = (reporters or (_Log(),)) if fabric.global_rank == 0 else ()
+    reporters = (reporters or (Log(),)) if fabric.global_rank == 0 else ()
     model = build_model(recipe)
     if fabric.global_rank:  # the same weights in every process, but not the same dropout
         torch.manual_seed(int(np.random.SeedSequence((recipe.seed, fabric.global_rank)).generate_state(1)[0]))
@@ -208,7 +210,8 @@ class _Training:
             began = time.monotonic()
             for group in self.optimizer.param_groups:
                 group["lr"] = 0.5 * recipe.optimizer.lr * (1 + math.cos(math.pi * epoch / recipe.training.epochs))
-            sums = self._epoch(batches, epoch, start, sums, metrics, stop)
+            with self._averages(epoch):
+                sums = self._epoch(batches, epoch, start, sums, metrics, stop)
             self._check_weights(epoch)
             start = 0
             metrics.append(self._epoch_metrics(epoch, sums, time.monotonic() - began))
@@ -324,10 +327,13 @@ class _Training:
     def _finish(self) -> None:
         outcome = self._settle_budget()
         validation = self.validated or self._measure("validation")  # again where the run was resumed at its very end
-        results = {"test": self._measure("test").to_dict(), "validation": validation.to_dict()}
+        results = {"test": self._measure("test").to_dict(), "validation": validation.to_dict(), **outcome}
         if self.fabric.global_rank == 0:
             self.run.write_weights(self.model.state_dict())
-            self.run.write_result({**results, **outcome, **circumstances(self.recipe, self.fabric)})
+            self.run.write_result({**results, **circumstances(self.recipe, self.fabric)})
+        said = verdict(results)
+        if said is not None:
+            _say(self.reporters, said)
 
     def _measure(self, split: Split) -> Evaluation:
         measured = measure(self.model, self.recipe, self.data, split, self.synapses, self.fabric)
@@ -358,7 +364,9 @@ class _Training:
         recipe, train = self.recipe, self.data.train
         reference = _reference_joules(self.run, recipe)
         self.budget = Budget(budget, recipe.training.epochs, batches, reference)
-        chosen = slice(None, None, max(len(train) // (SAMPLE_BATCHES * recipe.training.batch_size), 1))
+        size = min(recipe.training.batch_size, len(train))
+        chosen = torch.arange(0, len(train), max(len(train) // (SAMPLE_BATCHES * size), 1))
+        chosen = chosen[: len(chosen) // size * size]  # batch norm may have no statistics of a remainder
         images = Batches(
             Images(train.images[chosen], train.labels[chosen]),
             len(train),
@@ -369,17 +377,22 @@ class _Training:
 
     @torch.no_grad()
     def _look(self) -> float:
-        """Ω of the sample in evaluation mode."""
+        """Ω of the sample by batch statistics, which the running averages follow with a noise of their own."""
         assert self.penalty is not None  # a recipe with a budget
         assert self.sample is not None
-        self.model.eval()
         values = []
-        for images in self.sample.split(self.recipe.training.batch_size):
-            with watch(self.model, self.recipe.neuron.steps) as activity:
-                self.model(images)
-            values.append(self.penalty(activity).item() * len(images))
-        self.model.train()
+        with by_batch_statistics(self.model):
+            for images in self.sample.split(self.recipe.training.batch_size):
+                with watch(self.model, self.recipe.neuron.steps) as activity:
+                    self.model(images)
+                values.append(self.penalty(activity).item() * len(images))
         return self._agreed(sum(values) / len(self.sample))[0] / self.fabric.world_size
+
+    def _averages(self, epoch: int) -> AbstractContextManager[None]:
+        """A budget run's network is to end where its averages say, so they get longer as it comes to rest."""
+        if self.budget is None:
+            return nullcontext()
+        return slower_averages(self.model, pace(epoch, self.recipe.training.epochs))
 
     def _steer(self, epoch: int, batch: int, rates: list[float]) -> None:
         if self.guard is not None:
@@ -398,7 +411,7 @@ class _Training:
             self.kept.offer(candidate, self.model.state_dict(), budget.target, budget.reference)
 
     def _settle_budget(self) -> dict[str, Any]:
-        """Take the network that is kept, and say how it stands to the budget."""
+        """Take the network that is kept; how it stands to the budget."""
         budget, kept, last = self.budget, self.kept.candidate, self.kept.last
         if budget is None or kept is None or last is None or budget.target is None or budget.reference is None:
             return {}
@@ -410,8 +423,6 @@ class _Training:
             kept = last
         held = self.guard.holding if self.guard is not None else []
         baseline = self._baseline_joules()
-        for text in verdict(kept, last, target, reference, baseline, self.kept.silenced, held):
-            _say(self.reporters, text)
         return {
             "reference_joules": reference,
             "budget": {

@@ -63,7 +63,7 @@ def test_a_small_scale_does_not_replace_a_large_one(tmp_path: Path) -> None:
 
 
 def test_an_estimate_by_hand(tmp_path: Path) -> None:
-    """Of 37 runs with 700 steps of 1 s, 7000 images shown for 1 ms each during training and 5000 after it."""
+    """Of 37 runs with 700 steps of 1 s, 3500 images shown for 1 ms each during training and 5000 after it."""
     experiment, scale = find("tradeoff-cnn7-adam"), SCALES["small"]
     paces = {"cnn7": Pace(step=1.0, image=0.0, shown=1e-3)}
     recipes = experiment.work.recipes(scale)
@@ -71,7 +71,7 @@ def test_an_estimate_by_hand(tmp_path: Path) -> None:
     (tmp_path / recipes[0].name / "result.json").write_text("{}")
     got = _estimate(experiment, scale, paces, tmp_path)
     assert (got.runs, got.done) == (37, 1)
-    assert got.seconds == pytest.approx(37 * (700 + 12 + 2) / cores())
+    assert got.seconds == pytest.approx(37 * (700 + 8.5 + 2) / cores())
 
 
 def test_a_chain_of_runs_cannot_be_shared_out(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,6 +15,7 @@ from picojoule import evaluation, export, zoo
 from picojoule.cli.options import AsJson, FinishedRun, FolderOfRuns, one_of
 from picojoule.cli.streams import note, show, show_json, standard_output_kept
 from picojoule.errors import PicojouleError
+from picojoule.kept import missed
 from picojoule.pick import Limits, pick
 from picojoule.record import Run
 from picojoule.synapse import trace
@@ -64,6 +66,10 @@ def evaluate(
     """
     with standard_output_kept():  # a model may print; standard output is the command's
         result = evaluation.evaluate(run, one_of("--split", split, _SPLITS), convert_steps=convert_steps)
+    with contextlib.suppress(PicojouleError):  # the weights were measured, whatever became of the result
+        shortfall = missed(Run.at(run))
+        if shortfall is not None:
+            note(f"picojoule: {shortfall}")
     if as_json:
         show_json(result.to_dict())
         return
@@ -119,16 +125,20 @@ def pick_network(
 
     The choice is made on validation figures; the bill shown is that of the test split. Exit status 1 if none satisfies.
 
-    Example: `picojoule pick runs --max-loss 1.0`
+    Example: `picojoule pick frontier --max-loss 1.0`
 
-    Example: `picojoule pick runs --max-energy 2uJ --min-accuracy 88`
+    Example: `picojoule pick frontier --max-energy 2uJ --min-accuracy 88`
     """
     choice = pick(folder, Limits.read(max_loss, max_energy, min_accuracy))
     if as_json:
         show_json(choice.to_dict())
     elif choice.chosen is not None:
         show(choice.table())
-        print(f"{choice.chosen.best.path}\n{choice.export}")
+        print(choice.chosen.best.path)
+        if choice.export is not None:
+            print(choice.export)
+    if choice.lacks_weights is not None:
+        note(f"picojoule: {choice.lacks_weights}")
     if choice.chosen is None:
         note(f"picojoule: none of {choice.networks} networks satisfies the limits; the nearest:")
         for miss in choice.nearest:

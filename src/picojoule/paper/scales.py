@@ -26,7 +26,7 @@ _SMALL = {
 }
 """A hundred steps an epoch, however few images."""
 _LEAST_RATE = 3e-3
-"""Of CNN7's learning rate: at the paper's 1e-3, seven hundred steps leave some seeds with classes that they never name."""
+"""Of CNN7's learning rate: at the paper's 1e-3, seven hundred steps leave some seeds with classes they never name."""
 
 
 @dataclass(frozen=True)
