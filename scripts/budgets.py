@@ -4,9 +4,9 @@ The runs are those of two sweeps into one folder. The accuracy that a fixed stre
 energy is read off the line between the fixed runs of the same seed around it; on average over seeds a budget may fall
 short of it by max(0.5 points, two standard errors of that difference).
 
-picojoule sweep recipes/small/budgets.toml --into runs/trade-off
-picojoule sweep recipes/small/curve.toml --into runs/trade-off
-python scripts/budgets.py runs/trade-off --out results/budgets.json
+picojoule sweep recipes/small/budgets.toml --into results/fashion-mnist/runs
+picojoule sweep recipes/small/curve.toml --into results/fashion-mnist/runs
+python scripts/budgets.py results/fashion-mnist/runs
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from picojoule.budget import tolerance
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("results/budgets.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/fashion-mnist/budgets.json"))
     options = parser.parse_args()
-    runs = [run for run in gather(options.folder) if run.recipe.penalty.p == 1]
+    runs = gather(options.folder, "budgets.toml", "curve.toml")
     by_budget: dict[Any, list[Finished]] = {}
     for run in runs:
         if run.recipe.penalty.budget is not None:

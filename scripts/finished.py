@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from picojoule import Recipe, Run
+from picojoule import Recipe, Run, sweep
 from picojoule.record import write_atomically
+
+RECIPES = Path(__file__).resolve().parents[1] / "recipes" / "small"
 
 
 class Finished(NamedTuple):
@@ -27,10 +29,12 @@ class Finished(NamedTuple):
         return float(self.result["test"]["joules"])
 
 
-def gather(folder: Path) -> list[Finished]:
-    """Every finished run below a folder."""
-    runs = [Run(path.parent) for path in sorted(folder.rglob("result.json"))]
-    return [Finished(run.recipe, run.result) for run in runs]
+def gather(folder: Path, *files: str) -> list[Finished]:
+    """The finished runs of a folder, those of the named sweeps alone if there are any: other sweeps may share it."""
+    runs = [Run(path.parent) for path in sorted(folder.glob("*/result.json"))]
+    finished = [Finished(run.recipe, run.result) for run in runs]
+    wanted = {recipe for file in files for recipe in sweep.load(RECIPES / file)}
+    return [run for run in finished if not files or run.recipe in wanted]
 
 
 def on_the_curve(joules: float, runs: Iterable[Finished]) -> float:

@@ -1,11 +1,13 @@
 """The curve in one run against separate runs from scratch: what each costs, and AUC(70) and AUC(50), seed by seed.
 
-Each folder given is one curve: frontiers, fixed strengths with the epochs of one run, fixed strengths with as many
-epochs as each point of the frontier has seen in all. Energies are relative to the baseline of the seed, which is looked
-for in all folders; as in a report, the baseline is not among a curve's points.
+Each folder `frontier-…` is one curve; beside them stand the fixed strengths of curve.toml, with the epochs of one run,
+and those of frontier-longer.toml, with as many epochs as the point of the frontier at that strength has seen in all.
+Energies are relative to the baseline of the seed; as in a report, the baseline is not among a curve's points.
 
-python scripts/frontiers.py runs/frontier-steps runs/frontier-ramp runs/trade-off runs/longer \
-    --out results/frontiers.json
+picojoule sweep recipes/small/curve.toml --into results/fashion-mnist/runs
+picojoule sweep recipes/small/frontier-longer.toml --into results/fashion-mnist/longer
+picojoule frontier recipes/small/frontier.toml --into results/fashion-mnist/frontier-steps     # and the others
+python scripts/frontiers.py results/fashion-mnist
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ CUTOFFS = (70, 50)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", type=Path, nargs="+")
-    parser.add_argument("--out", type=Path, default=Path("results/frontiers.json"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("results/fashion-mnist/frontiers.json"))
     options = parser.parse_args()
-    found = {folder.name: gather(folder) for folder in options.folders}
-    baselines = {run.recipe.seed: run for runs in found.values() for run in runs if not run.recipe.penalised}
+    found = {folder.name: gather(folder) for folder in sorted(options.folder.glob("frontier-*"))}
+    found["from scratch"] = gather(options.folder / "runs", "curve.toml")
+    found["from scratch, as many epochs"] = gather(options.folder / "longer", "frontier-longer.toml")
+    baselines = {run.recipe.seed: run for run in found["from scratch"] if not run.recipe.penalised}
     curves = {name: _scored(runs, baselines) for name, runs in found.items()}
     for name, curve in curves.items():
         cost = statistics.fmean(seed["cost"] for seed in curve)
@@ -40,9 +44,8 @@ def main() -> None:
 def _scored(runs: list[Finished], baselines: dict[int, Finished]) -> list[dict[str, Any]]:
     scored = []
     for seed, baseline in sorted(baselines.items()):
-        fixed = [run for run in runs if run.recipe.penalty.budget is None and run.recipe.penalty.p == 1]
         points = sorted(
-            (run for run in fixed if run.recipe.seed == seed and run.recipe.penalised),
+            (run for run in runs if run.recipe.seed == seed and run.recipe.penalised),
             key=lambda run: run.recipe.penalty.strength,
         )
         if not points:

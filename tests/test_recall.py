@@ -61,6 +61,29 @@ def test_the_potential_comes_back_to_the_last_bits() -> None:
     assert (again - u).abs().max() <= 4 * torch.finfo(torch.float32).eps * u.abs().max()
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_potential_in_bfloat16_comes_back(layout: torch.memory_format) -> None:
+    """As under autocast: rounded from the same float32 numbers, which differ in their last bits."""
+    x = torch.randn(30, 16, 8, 8).add(3).bfloat16().contiguous(memory_format=layout).requires_grad_()
+    norm = nn.BatchNorm2d(16)
+    nn.init.normal_(norm.weight)
+    u = norm(1 * x)
+    found = recall.source(u)
+    assert found is not None
+    with torch.no_grad():
+        again = found[0].potential(found[1])
+    assert again.dtype == torch.bfloat16
+    assert again.stride() == u.stride()
+    assert (again == u).float().mean() > 0.999
+    torch.testing.assert_close(again, u, rtol=2**-7, atol=2**-16)
+
+
+def test_gradients_in_bfloat16_are_those_of_a_kept_potential() -> None:
+    x = torch.randn(SHAPES["map"]).bfloat16().requires_grad_()
+    ours, plain = (gradients(network("map", neuron, torch.float32), x) for neuron in (Spike(), Plain()))
+    torch.testing.assert_close(ours, plain, rtol=0.02, atol=0.02)
+
+
 def kept_alive(net: nn.Sequential, x: Tensor) -> bool:
     seen: list[weakref.ref[Tensor]] = []
     storages: list[weakref.ref[torch.UntypedStorage]] = []
@@ -79,6 +102,7 @@ def kept_alive(net: nn.Sequential, x: Tensor) -> bool:
 def test_nothing_holds_the_potential() -> None:
     x = torch.randn(8, 6, 9, 7, requires_grad=True)
     assert not kept_alive(network("map", Spike(), torch.float32), x)
+    assert not kept_alive(network("map", Spike(), torch.float32), x.detach().bfloat16().requires_grad_())
     assert kept_alive(nn.Sequential(nn.Tanh(), Spike()), x)
 
 
@@ -133,7 +157,8 @@ def unusual() -> dict[str, Tensor]:
         "frozen": frozen(x),
         "in evaluation": evaluating.eval()(x),
         "of half the size": nn.BatchNorm2d(6)(x)[:4],
-        "in bfloat16": nn.BatchNorm2d(6)(x.bfloat16()),
+        "all in bfloat16": nn.BatchNorm2d(6, dtype=torch.bfloat16)(x.bfloat16()),
+        "in float16": nn.BatchNorm2d(6)(x.half()),
         "a leaf": torch.randn(3, requires_grad=True),
     }
 

@@ -26,6 +26,9 @@ class Source(NamedTuple):
         """u, by the same arithmetic; where second derivatives are asked for, as a function of x, γ and β."""
         if torch.is_grad_enabled():
             return F.batch_norm(self.x, None, None, self.weight, self.bias, training=True, eps=eps)
+        if self.x.dtype != self.weight.dtype:  # one pass, in float32 and rounded once, which no other operator makes
+            variance = self.inverse_deviation**-2 - eps
+            return F.batch_norm(self.x, self.mean, variance, self.weight, self.bias, eps=eps)
         shape = (1, -1, *(1,) * (self.x.dim() - 2))
         scale = self.weight * self.inverse_deviation
         shift = self.bias - self.mean * scale
@@ -33,7 +36,7 @@ class Source(NamedTuple):
 
 
 def source(u: Tensor) -> tuple[Source, float] | None:
-    """Where u comes from, with the norm's ε; None if not straight from a batch norm in training, in float32 or float64.
+    """Where u comes from, with the norm's ε; None if not straight from a batch norm in training.
 
     >>> norm, x = torch.nn.BatchNorm1d(3), torch.randn(5, 3, requires_grad=True)
     >>> u = norm(2 * x)
@@ -44,7 +47,7 @@ def source(u: Tensor) -> tuple[Source, float] | None:
     True
     """
     node = u.grad_fn
-    if node is None or node.name() != "NativeBatchNormBackward0" or u.dtype not in (torch.float32, torch.float64):
+    if node is None or node.name() != "NativeBatchNormBackward0" or u.dtype not in _WEIGHTS:
         return None
     if u._version or _somebody_packs():  # written to since, unseen by autograd; or see there
         return None
@@ -56,9 +59,13 @@ def source(u: Tensor) -> tuple[Source, float] | None:
         x, weight = saved._saved_input, saved._saved_weight
     except RuntimeError:  # freed by a backward pass that has been already
         return None
-    if weight is None or x.dtype != u.dtype or x.stride() != u.stride():
+    if weight is None or weight.dtype != _WEIGHTS[u.dtype] or x.dtype != u.dtype or x.stride() != u.stride():
         return None
     return Source(x, weight, bias, saved._saved_result1, saved._saved_result2), saved._saved_eps
+
+
+_WEIGHTS = {torch.float32: torch.float32, torch.float64: torch.float64, torch.bfloat16: torch.float32}
+"""What γ, β and the statistics are for a potential of some kind; for bfloat16, what they are under autocast."""
 
 
 def _somebody_packs() -> bool:
