@@ -64,13 +64,24 @@ def test_after_a_fault_in_a_look_the_model_is_as_before() -> None:
     assert norm.training
 
 
-@pytest.mark.parametrize(("momentum", "slower"), [(0.1, 0.025), (1.0, 0.25), (None, None)])
+@pytest.mark.parametrize(("momentum", "slower"), [(0.1, 0.025), (1.0, 0.25), (None, None), (0.0, 0.0)])
 def test_averages_are_slower_for_a_while(momentum: float | None, slower: float | None) -> None:
     model = network(nn.BatchNorm1d(3, momentum=momentum))
     norm = model[1]
-    with slower_averages(model, 0.25):
+    with slower_averages(model, 0.25, 1000):
         assert norm.momentum == slower
     assert norm.momentum == momentum
-    with pytest.raises(RuntimeError), slower_averages(model, 0.25):
+    with pytest.raises(RuntimeError), slower_averages(model, 0.25, 1000):
         model(torch.randn(8, 5))
     assert norm.momentum == momentum
+
+
+def test_slow_averages_are_those_of_the_batches_since_the_first() -> None:
+    norm = nn.BatchNorm1d(3)
+    norm(torch.full((4, 3), 1e6))  # long before
+    batches = [torch.randn(8, 3) for _ in range(20)]
+    for number, batch in enumerate(batches):
+        with slower_averages(norm, 1e-3, number):
+            norm(batch)
+    torch.testing.assert_close(norm.running_mean, torch.cat(batches).mean(0))
+    torch.testing.assert_close(norm.running_var, torch.stack([batch.var(0) for batch in batches]).mean(0))

@@ -222,18 +222,24 @@ def settings(model: nn.Module) -> list[object]:
 def test_the_averages_of_a_budget_run_become_longer_and_those_of_others_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def momenta(*overrides: str) -> list[float]:
-        models: list[nn.Module] = []
-        monkeypatch.setattr(training, "build_model", lambda recipe: models.append(build_model(recipe)) or models[-1])
-        seen: list[float] = []
-        see = {
-            batch: lambda: seen.append(models[0].norm1.momentum) for batch in range(1, 4 * tiny.BATCHES, tiny.BATCHES)
-        }
-        pj.fit(tiny.recipe(*SHORT, *overrides), tmp_path, reporters=[Watcher(after_batch=see)])
-        return seen
+    seen: list[float] = []
 
-    assert momenta() == [0.1] * 4
-    assert momenta("penalty.budget=50%") == pytest.approx([0.1 * pace(epoch, 4) for epoch in range(4)])
+    def build(recipe: pj.Recipe) -> nn.Module:
+        model = build_model(recipe)
+        model.norm1.register_forward_pre_hook(
+            lambda norm, _: seen.append(norm.momentum) if norm.training and norm.track_running_stats else None
+        )
+        return model
+
+    def momenta(*overrides: str) -> list[float]:
+        seen.clear()
+        pj.fit(tiny.recipe(*SHORT, *overrides), tmp_path)
+        return list(seen)
+
+    monkeypatch.setattr(training, "build_model", build)
+    assert momenta() == [0.1] * 4 * tiny.BATCHES
+    steered = [max(0.1 * pace(epoch, 4), 1 / (1 + batch)) for epoch in range(1, 4) for batch in range(tiny.BATCHES)]
+    assert momenta("penalty.budget=50%") == pytest.approx([0.1] * tiny.BATCHES + steered)
 
 
 def test_a_budget_out_of_reach_is_not_claimed(tmp_path: Path) -> None:

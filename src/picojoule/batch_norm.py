@@ -38,20 +38,26 @@ def by_batch_statistics(model: nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def slower_averages(model: nn.Module, factor: float) -> Iterator[None]:
-    """Each batch norm's momentum times a factor; cumulative averages (a momentum of None) are as long as can be.
+def slower_averages(model: nn.Module, factor: float, batch: int) -> Iterator[None]:
+    """Each batch norm's momentum times a factor, but no less than 1/(batch + 1): an average that begins with batch 0.
+
+    So what lies before batch 0 is forgotten, however slow the average. A norm whose averages are cumulative (a momentum
+    of None) or stand still (0) stays as it is.
 
     >>> norm = nn.BatchNorm1d(2, momentum=0.1)
-    >>> with slower_averages(norm, 0.5):
-    ...     norm.momentum
+    >>> for batch in (0, 1, 99):
+    ...     with slower_averages(norm, 0.5, batch):
+    ...         norm.momentum
+    1.0
+    0.5
     0.05
     >>> norm.momentum
     0.1
     """
-    momenta = [(norm, norm.momentum) for norm in _norms(model)]
+    momenta = [(norm, norm.momentum) for norm in _norms(model) if norm.momentum]
     try:
         for norm, momentum in momenta:
-            norm.momentum = None if momentum is None else momentum * factor
+            norm.momentum = max(momentum * factor, 1 / (batch + 1))
         yield
     finally:
         for norm, momentum in momenta:

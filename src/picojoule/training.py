@@ -210,8 +210,7 @@ class _Training:
             began = time.monotonic()
             for group in self.optimizer.param_groups:
                 group["lr"] = 0.5 * recipe.optimizer.lr * (1 + math.cos(math.pi * epoch / recipe.training.epochs))
-            with self._averages(epoch):
-                sums = self._epoch(batches, epoch, start, sums, metrics, stop)
+            sums = self._epoch(batches, epoch, start, sums, metrics, stop)
             self._check_weights(epoch)
             start = 0
             metrics.append(self._epoch_metrics(epoch, sums, time.monotonic() - began))
@@ -237,7 +236,8 @@ class _Training:
         self.model.train()
         for number, (images, labels) in enumerate(batches.epoch(epoch, start), start):
             images = images.contiguous(memory_format=torch.channels_last)
-            loss, terms, rates = self._losses(images, labels, self._strength(epoch, number))
+            with self._averages(epoch, number):
+                loss, terms, rates = self._losses(images, labels, self._strength(epoch, number))
             stopping, total_loss, *rates = self._agreed(stop.requested, loss.item(), *rates)
             if not math.isfinite(total_loss):
                 raise self._diverged(f"the loss became {total_loss} in epoch {epoch + 1}, batch {number + 1}")
@@ -388,11 +388,11 @@ class _Training:
                 values.append(self.penalty(activity).item() * len(images))
         return self._agreed(sum(values) / len(self.sample))[0] / self.fabric.world_size
 
-    def _averages(self, epoch: int) -> AbstractContextManager[None]:
-        """A budget run's network is to end where its averages say, so they get longer as it comes to rest."""
-        if self.budget is None:
+    def _averages(self, epoch: int, batch: int) -> AbstractContextManager[None]:
+        """A network steered to a budget is to end where its averages say, so they get longer as it comes to rest."""
+        if self.budget is None or self.budget.reference is None:
             return nullcontext()
-        return slower_averages(self.model, pace(epoch, self.recipe.training.epochs))
+        return slower_averages(self.model, pace(epoch, self.recipe.training.epochs), batch)
 
     def _steer(self, epoch: int, batch: int, rates: list[float]) -> None:
         if self.guard is not None:
