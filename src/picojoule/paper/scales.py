@@ -15,14 +15,14 @@ STAND_IN = "digits"
 """The data set that is always there."""
 
 _SMALL_ALWAYS = ("data.augment=false", "training.threads=1")
-_FEW_IMAGES = ("data.limit=2000", "data.limit_validation=200", "data.limit_test=1000")
+_FEW_IMAGES = ("data.limit=1000", "data.limit_validation=200", "data.limit_test=1000")
 _SMALL = {
     "cnn7": (
         *("data.limit=1500", "data.limit_validation=500", "data.limit_test=5000"),
         *("training.epochs=7", "training.batch_size=15"),
     ),
-    "vgg11": (*_FEW_IMAGES, "training.epochs=5", "training.batch_size=20"),
-    "resnet18": (*_FEW_IMAGES, "training.epochs=5", "training.batch_size=20"),
+    "vgg11": (*_FEW_IMAGES, "training.epochs=5", "training.batch_size=10"),
+    "resnet18": (*_FEW_IMAGES, "training.epochs=5", "training.batch_size=10"),
 }
 """A hundred steps an epoch, however few images."""
 _LEAST_RATE = 3e-3
