@@ -15,7 +15,7 @@ import tiny
 from picojoule import cli, engine, training
 from picojoule.budget import FLOOR, Budget, Guard, pace, tolerance
 from picojoule.evaluation import build_model
-from picojoule.kept import verdict
+from picojoule.kept import missed, verdict
 from picojoule.units import format_joules
 from tiny import Watcher, signal_to_self, traces
 
@@ -322,6 +322,28 @@ def test_commands_on_a_run_that_missed_its_budget_say_so(
         assert ("is missed" in captured.err) == (not met)
         assert "missed" not in captured.out
     assert json.loads(captured.out)["split"] == "test"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"budget": 3},
+        {"budget": {"met": False}},
+        {"reference_joules": None},
+        {"reference_joules": 0},
+        {"validation": {}},
+        {"validation": {"joules": "few"}},
+    ],
+    ids=str,
+)
+def test_a_result_with_a_damaged_budget_is_refused(tmp_path: Path, damage: dict[str, object]) -> None:
+    run = pj.Run(tmp_path)
+    result = ended() | {"test": {"accuracy": 0.5, "joules": 1e-6}}
+    run.write_text("result.json", json.dumps(result))
+    assert missed(run) == verdict(result)
+    run.write_text("result.json", json.dumps(result | damage))
+    with pytest.raises(pj.PicojouleError, match=r"result\.json is no result of picojoule .*: remove it and run"):
+        missed(run)
 
 
 def test_the_guard_keeps_every_layer_firing(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from picojoule.budget import tolerance
+from picojoule.errors import PicojouleError
 from picojoule.record import Run
 from picojoule.units import format_joules
 
@@ -116,4 +117,10 @@ def missed(run: Run) -> str | None:
     if not run.finished:
         return None
     result = run.result
-    return verdict(result) if result.get("budget") and not result["budget"]["met"] else None
+    try:
+        return verdict(result) if result.get("budget") and not result["budget"]["met"] else None
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        raise PicojouleError(
+            f"{run.path / 'result.json'} is no result of picojoule (its budget object is damaged): remove it and run "
+            "`picojoule train` with the same recipe again"
+        ) from None
