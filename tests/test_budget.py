@@ -4,6 +4,7 @@ import json
 import math
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -264,10 +265,11 @@ def test_a_budget_out_of_reach_is_not_claimed(tmp_path: Path) -> None:
     assert (again.began, again.ended) == ([], 0)
 
 
-def ended(**outcome: object) -> dict[str, object]:
+def ended(guard: bool | None = None, **outcome: object) -> dict[str, object]:
     """A result of 30 % where 20 % was asked for."""
     budget = {"target_joules": 2e-6, "met": False, "epoch": 6, "baseline_joules": None, "silenced": [], "held": []}
-    return {"reference_joules": 1e-5, "validation": {"joules": 3e-6}, "budget": budget | outcome}
+    recipe = {"penalty": {"guard": guard}}
+    return {"reference_joules": 1e-5, "validation": {"joules": 3e-6}, "budget": budget | outcome, "recipe": recipe}
 
 
 @pytest.mark.parametrize(
@@ -281,13 +283,20 @@ def ended(**outcome: object) -> dict[str, object]:
             "penalty.guard=false, which may silence what the guard holds",
         ),
         (
-            {"silenced": [{"layer": "spike1", "epoch": 4, "joules": 1e-6}]},
+            {"silenced": [{"layer": "spike1", "epoch": 4, "joules": 1e-6}], "guard": False},
             "(30.0%); the layer spike1 fell silent in epoch 5, at 1.00 µJ; ask for more energy, or train with "
             "penalty.guard=true, which keeps layers from falling silent",
         ),
+        *(  # on already, also where the recipe has nothing to say of it
+            (
+                {"silenced": [{"layer": "spike1", "epoch": 4, "joules": 1e-6}], "guard": guard},
+                "(30.0%); the layer spike1 fell silent in epoch 5, at 1.00 µJ; train for more epochs, or ask for more",
+            )
+            for guard in (True, None)
+        ),
     ],
 )
-def test_a_missed_budget_in_one_sentence(outcome: dict[str, object], words: str) -> None:
+def test_a_missed_budget_in_one_sentence(outcome: dict[str, Any], words: str) -> None:
     said = verdict(ended(**outcome))
     assert said is not None
     head = "the budget of 2.00 µJ (20.0% of the unpenalised 10.0 µJ) is missed: the nearest network, that of epoch 7, "

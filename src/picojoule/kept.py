@@ -101,13 +101,13 @@ def verdict(result: Mapping[str, Any]) -> str | None:
     if outcome["held"] and not outcome["met"]:
         facts.append(f"the guard holds {', '.join(outcome['held'])} at the least firing rate")
     said = "; ".join([f"{said})", *facts])
-    return said if outcome["met"] else f"{said}; {_remedy(outcome)}"
+    return said if outcome["met"] else f"{said}; {_remedy(result, outcome)}"
 
 
-def _remedy(outcome: Mapping[str, Any]) -> str:
+def _remedy(result: Mapping[str, Any], outcome: Mapping[str, Any]) -> str:
     if outcome["held"]:
         return "ask for more energy, or train with penalty.guard=false, which may silence what the guard holds"
-    if outcome["silenced"]:
+    if outcome["silenced"] and result["recipe"]["penalty"]["guard"] is False:  # with a budget, None is on
         return "ask for more energy, or train with penalty.guard=true, which keeps layers from falling silent"
     return "train for more epochs, or ask for more energy"
 

@@ -328,9 +328,11 @@ class _Training:
         outcome = self._settle_budget()
         validation = self.validated or self._measure("validation")  # again where the run was resumed at its very end
         results = {"test": self._measure("test").to_dict(), "validation": validation.to_dict(), **outcome}
-        if self.fabric.global_rank == 0:
-            self.run.write_weights(self.model.state_dict())
-            self.run.write_result({**results, **circumstances(self.recipe, self.fabric)})
+        if self.fabric.global_rank != 0:
+            return
+        results |= circumstances(self.recipe, self.fabric)
+        self.run.write_weights(self.model.state_dict())
+        self.run.write_result(results)
         said = verdict(results)
         if said is not None:
             _say(self.reporters, said)
