@@ -371,6 +371,12 @@ def test_a_network_that_never_fires_has_nothing_to_bring_down(tmp_path: Path) ->
         pj.fit(recipe, tmp_path)
 
 
+def test_a_budget_run_that_diverges_is_not_told_to_lower_a_strength_that_it_has_not(tmp_path: Path) -> None:
+    recipe = tiny.recipe(*SHORT, "penalty.budget=50%", "model.name=tiny:breaks_down")
+    with pytest.raises(pj.PicojouleError, match=r"lower optimizer\.lr or ask for more energy with penalty\.budget; "):
+        pj.fit(recipe, tmp_path)
+
+
 @pytest.mark.parametrize("kind", ["total", "balance"])
 def test_other_penalties_are_steered_by_the_energy_too(tmp_path: Path, kind: str) -> None:
     run = pj.fit(tiny.recipe(*SHORT, "penalty.budget=50%", f"penalty.kind={kind}"), tmp_path)

@@ -209,7 +209,7 @@ class _Training:
         for epoch in range(first, recipe.training.epochs):
             began = time.monotonic()
             for group in self.optimizer.param_groups:
-                group["lr"] = 0.5 * recipe.optimizer.lr * (1 + math.cos(math.pi * epoch / recipe.training.epochs))
+                group["lr"] = recipe.optimizer.lr * pace(epoch, recipe.training.epochs)
             with self._averages(epoch):
                 sums = self._epoch(batches, epoch, start, sums, metrics, stop)
             self._check_weights(epoch)
@@ -351,7 +351,8 @@ class _Training:
 
     def _diverged(self, what: str) -> PicojouleError:
         kept = f"; the last good checkpoint is kept in {self.run.path}" if self.run.checkpoints else ""
-        return PicojouleError(f"{what}: lower optimizer.lr or penalty.strength{kept}")
+        remedy = "penalty.strength" if self.budget is None else "ask for more energy with penalty.budget"
+        return PicojouleError(f"{what}: lower optimizer.lr or {remedy}{kept}")
 
     def _agreed(self, *values: float) -> list[float]:
         """Σ over all processes: they must stop, or fail, after the same batch."""
