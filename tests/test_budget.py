@@ -96,6 +96,14 @@ def test_a_budget_beyond_all_measure_asks_for_nothing() -> None:
     assert spent[-1] == pytest.approx(7e-6, rel=0.2)
 
 
+@pytest.mark.parametrize("share", [1e-29, 1e-315, 5e-324])
+def test_a_budget_of_hardly_anything_asks_for_all_that_can_be_had(share: float) -> None:
+    budget = Budget(share, 10, 50)
+    spent = steered(budget, 10, 50, tau=20, scale=1, joules=7e-5)
+    assert spent[-1] < 1e-12
+    assert math.isfinite(budget.strength)
+
+
 def test_the_first_stretch_is_free_and_a_resumed_budget_goes_on() -> None:
     whole, first = Budget(0.3, 4, 10), Budget(0.3, 4, 10)
     steered(whole, 4, 10, tau=5, scale=1, joules=1.0)
