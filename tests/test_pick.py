@@ -160,6 +160,16 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert command(monkeypatch, "pick", str(folder / "none"), "--max-loss", "3") == 2
 
 
+@pytest.mark.parametrize(("kind", "form"), [("spike", "nir"), ("lif", "onnx"), ("qrelu", "onnx")])
+def test_the_export_is_one_that_the_neurons_have(tmp_path: Path, kind: str, form: str) -> None:
+    run = Run(tmp_path / "only")
+    run.path.mkdir()
+    run.write_text("recipe.toml", tiny.recipe(f"neuron.kind={kind}").to_toml())
+    run.write_text("result.json", json.dumps({split: measured(0.9, 1e-6) for split in ("validation", "test")}))
+    run.write_weights({})
+    assert pick(tmp_path, Limits.read(None, "1J", None)).export == f"picojoule export {run.path} --to {form}"
+
+
 def test_a_network_without_weights_is_told_of(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -144,7 +144,9 @@ class Choice:
         """The command that exports the network chosen; None where there is nothing to export."""
         if self.chosen is None or self.lacks_weights is not None:
             return None
-        return f"picojoule export {shlex.quote(str(self.chosen.best.path))} --to nir"
+        best = self.chosen.best
+        form = "nir" if best.recipe.neuron.kind == "spike" else "onnx"  # NIR has no node for the other neurons
+        return f"picojoule export {shlex.quote(str(best.path))} --to {form}"
 
     @property
     def lacks_weights(self) -> str | None:
