@@ -243,7 +243,7 @@ def metered_in_a_process(rank: int, world: int, folder: Path) -> None:
     """Count this process's share of the samples (7 and 3); the first process gathers all counts and writes them."""
     meter = metered(slice(rank * 7, (rank + 1) * 7))
     dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=world, timeout=timedelta(minutes=1)
+        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=world, timeout=timedelta(minutes=10)
     )
     try:
         gathered = [{key: torch.empty_like(value) for key, value in meter.state_dict().items()} for _ in range(world)]

@@ -4,6 +4,7 @@ import json
 import math
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ import tiny
 from picojoule import cli, engine, training
 from picojoule.budget import FLOOR, Budget, Guard, pace, tolerance
 from picojoule.evaluation import build_model
-from picojoule.kept import verdict
+from picojoule.kept import missed, verdict
 from picojoule.units import format_joules
 from tiny import Watcher, signal_to_self, traces
 
@@ -93,6 +94,14 @@ def test_a_budget_beyond_all_measure_asks_for_nothing() -> None:
     budget = Budget("1e30 J", 10, 50)
     spent = steered(budget, 10, 50, tau=20, scale=1, joules=7e-5)
     assert spent[-1] == pytest.approx(7e-6, rel=0.2)
+
+
+@pytest.mark.parametrize("share", [1e-29, 1e-315, 5e-324])
+def test_a_budget_of_hardly_anything_asks_for_all_that_can_be_had(share: float) -> None:
+    budget = Budget(share, 10, 50)
+    spent = steered(budget, 10, 50, tau=20, scale=1, joules=7e-5)
+    assert spent[-1] < 1e-12
+    assert math.isfinite(budget.strength)
 
 
 def test_the_first_stretch_is_free_and_a_resumed_budget_goes_on() -> None:
@@ -270,10 +279,11 @@ def test_a_budget_out_of_reach_is_not_claimed(tmp_path: Path) -> None:
     assert (again.began, again.ended) == ([], 0)
 
 
-def ended(**outcome: object) -> dict[str, object]:
+def ended(guard: bool | None = None, **outcome: object) -> dict[str, object]:
     """A result of 30 % where 20 % was asked for."""
     budget = {"target_joules": 2e-6, "met": False, "epoch": 6, "baseline_joules": None, "silenced": [], "held": []}
-    return {"reference_joules": 1e-5, "validation": {"joules": 3e-6}, "budget": budget | outcome}
+    recipe = {"penalty": {"guard": guard}}
+    return {"reference_joules": 1e-5, "validation": {"joules": 3e-6}, "budget": budget | outcome, "recipe": recipe}
 
 
 @pytest.mark.parametrize(
@@ -287,13 +297,20 @@ def ended(**outcome: object) -> dict[str, object]:
             "penalty.guard=false, which may silence what the guard holds",
         ),
         (
-            {"silenced": [{"layer": "spike1", "epoch": 4, "joules": 1e-6}]},
+            {"silenced": [{"layer": "spike1", "epoch": 4, "joules": 1e-6}], "guard": False},
             "(30.0%); the layer spike1 fell silent in epoch 5, at 1.00 µJ; ask for more energy, or train with "
             "penalty.guard=true, which keeps layers from falling silent",
         ),
+        *(  # on already, also where the recipe has nothing to say of it
+            (
+                {"silenced": [{"layer": "spike1", "epoch": 4, "joules": 1e-6}], "guard": guard},
+                "(30.0%); the layer spike1 fell silent in epoch 5, at 1.00 µJ; train for more epochs, or ask for more",
+            )
+            for guard in (True, None)
+        ),
     ],
 )
-def test_a_missed_budget_in_one_sentence(outcome: dict[str, object], words: str) -> None:
+def test_a_missed_budget_in_one_sentence(outcome: dict[str, Any], words: str) -> None:
     said = verdict(ended(**outcome))
     assert said is not None
     head = "the budget of 2.00 µJ (20.0% of the unpenalised 10.0 µJ) is missed: the nearest network, that of epoch 7, "
@@ -330,6 +347,28 @@ def test_commands_on_a_run_that_missed_its_budget_say_so(
     assert json.loads(captured.out)["split"] == "test"
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"budget": 3},
+        {"budget": {"met": False}},
+        {"reference_joules": None},
+        {"reference_joules": 0},
+        {"validation": {}},
+        {"validation": {"joules": "few"}},
+    ],
+    ids=str,
+)
+def test_a_result_with_a_damaged_budget_is_refused(tmp_path: Path, damage: dict[str, object]) -> None:
+    run = pj.Run(tmp_path)
+    result = ended() | {"test": {"accuracy": 0.5, "joules": 1e-6}}
+    run.write_text("result.json", json.dumps(result))
+    assert missed(run) == verdict(result)
+    run.write_text("result.json", json.dumps(result | damage))
+    with pytest.raises(pj.PicojouleError, match=r"result\.json is no result of picojoule .*: remove it and run"):
+        missed(run)
+
+
 def test_the_guard_keeps_every_layer_firing(tmp_path: Path) -> None:
     overrides = ("penalty.strength=1000", "training.epochs=24", "data.limit=400")
     free, guarded = (
@@ -343,6 +382,12 @@ def test_the_guard_keeps_every_layer_firing(tmp_path: Path) -> None:
 def test_a_network_that_never_fires_has_nothing_to_bring_down(tmp_path: Path) -> None:
     recipe = tiny.recipe(*SHORT, "penalty.budget=30%", "neuron.threshold=1e6")
     with pytest.raises(pj.PicojouleError, match="spends nothing after 1 of 4 epochs"):
+        pj.fit(recipe, tmp_path)
+
+
+def test_a_budget_run_that_diverges_is_not_told_to_lower_a_strength_that_it_has_not(tmp_path: Path) -> None:
+    recipe = tiny.recipe(*SHORT, "penalty.budget=50%", "model.name=tiny:breaks_down")
+    with pytest.raises(pj.PicojouleError, match=r"lower optimizer\.lr or ask for more energy with penalty\.budget; "):
         pj.fit(recipe, tmp_path)
 
 

@@ -61,6 +61,14 @@ def test_energy_is_relative_to_the_first_epoch_also_after_resuming(
     assert f"({last / first:.0%} of the {format_joules(first)} after epoch 1)" in lines[-1]
 
 
+def test_nothing_is_relative_to_a_first_epoch_without_a_spike(capsys: pytest.CaptureFixture[str]) -> None:
+    display = Display()
+    entry = {"train_loss": 1.0, "validation_accuracy": 0.5, "target_joules": None, "rate_mean": 0.1, "seconds": 1.0}
+    for epoch, joules in enumerate((0.0, 1e-6, 2e-6)):
+        display.epoch(entry | {"epoch": epoch, "joules": joules})
+    assert "after epoch 1" not in capsys.readouterr().err
+
+
 def test_a_bar_where_somebody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

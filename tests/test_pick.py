@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,16 @@ def test_a_result_that_is_none(folder: Path, content: str) -> None:
         pick(folder, Limits.read(1, None, None))
 
 
+@pytest.mark.parametrize("key", ["accuracy", "joules", "synops", "rate_mean", "dead_rate"])
+@pytest.mark.parametrize("figure", ["few", math.nan, [1.0]], ids=str)
+def test_a_figure_that_is_none(folder: Path, key: str, figure: object) -> None:
+    path = next(folder.glob("*/result.json"))
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps(result | {"validation": result["validation"] | {key: figure}}))
+    with pytest.raises(pj.PicojouleError, match=r"is no result of picojoule.*: remove it"):
+        pick(folder, Limits.read(1, None, None))
+
+
 @pytest.mark.parametrize(
     "wrong", [(None, None, None), (-1, None, None), (None, "2", None), (None, "x%", None), (None, None, 0.88)]
 )
@@ -147,6 +158,16 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert json.loads(captured.out)["satisfied"] is False
     assert "too many" in captured.err
     assert command(monkeypatch, "pick", str(folder / "none"), "--max-loss", "3") == 2
+
+
+@pytest.mark.parametrize(("kind", "form"), [("spike", "nir"), ("lif", "onnx"), ("qrelu", "onnx")])
+def test_the_export_is_one_that_the_neurons_have(tmp_path: Path, kind: str, form: str) -> None:
+    run = Run(tmp_path / "only")
+    run.path.mkdir()
+    run.write_text("recipe.toml", tiny.recipe(f"neuron.kind={kind}").to_toml())
+    run.write_text("result.json", json.dumps({split: measured(0.9, 1e-6) for split in ("validation", "test")}))
+    run.write_weights({})
+    assert pick(tmp_path, Limits.read(None, "1J", None)).export == f"picojoule export {run.path} --to {form}"
 
 
 def test_a_network_without_weights_is_told_of(

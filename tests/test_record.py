@@ -286,7 +286,10 @@ def test_damaged_weights_are_refused(run: Run, damage: Callable[[bytes], bytes])
     path = run.path / "weights.safetensors"
     run.write_weights(checkpoint(1).tensors)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(pj.PicojouleError, match="cannot be read"):
+    with pytest.raises(pj.PicojouleError, match=r"cannot be read .*: finish the run"):
+        _ = run.weights
+    run.write_text("result.json", "{}")
+    with pytest.raises(pj.PicojouleError, match=r"cannot be read .*: bring the file back, or remove result\.json too"):
         _ = run.weights
 
 

@@ -125,7 +125,7 @@ class Budget:
         """The joules that the network is to spend, once they are known."""
         if isinstance(self._budget, str):
             return parse_joules(self._budget)
-        return None if self.reference is None else self._budget * self.reference
+        return None if self.reference is None else max(self._budget * self.reference, _NOTHING)
 
     def looks(self, epoch: int, batch: int) -> bool:
         """Whether Ω of the sample is wanted after this batch."""

@@ -62,7 +62,7 @@ class Display:
 
     def _energy(self, metrics: dict[str, Any]) -> str:
         joules, wanted, first = metrics["joules"], metrics["target_joules"], self._first_joules
-        self._first_joules = first or joules
+        self._first_joules = joules if first is None else first
         if joules is None:
             return ""
         beside = ""

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from picojoule.budget import tolerance
+from picojoule.errors import PicojouleError
 from picojoule.record import Run
 from picojoule.units import format_joules
 
@@ -100,13 +101,13 @@ def verdict(result: Mapping[str, Any]) -> str | None:
     if outcome["held"] and not outcome["met"]:
         facts.append(f"the guard holds {', '.join(outcome['held'])} at the least firing rate")
     said = "; ".join([f"{said})", *facts])
-    return said if outcome["met"] else f"{said}; {_remedy(outcome)}"
+    return said if outcome["met"] else f"{said}; {_remedy(result, outcome)}"
 
 
-def _remedy(outcome: Mapping[str, Any]) -> str:
+def _remedy(result: Mapping[str, Any], outcome: Mapping[str, Any]) -> str:
     if outcome["held"]:
         return "ask for more energy, or train with penalty.guard=false, which may silence what the guard holds"
-    if outcome["silenced"]:
+    if outcome["silenced"] and result["recipe"]["penalty"]["guard"] is False:  # with a budget, None is on
         return "ask for more energy, or train with penalty.guard=true, which keeps layers from falling silent"
     return "train for more epochs, or ask for more energy"
 
@@ -116,4 +117,10 @@ def missed(run: Run) -> str | None:
     if not run.finished:
         return None
     result = run.result
-    return verdict(result) if result.get("budget") and not result["budget"]["met"] else None
+    try:
+        return verdict(result) if result.get("budget") and not result["budget"]["met"] else None
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        raise PicojouleError(
+            f"{run.path / 'result.json'} is no result of picojoule (its budget object is damaged): remove it and run "
+            "`picojoule train` with the same recipe again"
+        ) from None

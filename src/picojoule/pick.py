@@ -25,6 +25,8 @@ from picojoule.units import format_joules, parse_joules
 
 Split = Literal["validation", "test"]
 
+_SPLITS: tuple[Split, ...] = ("validation", "test")
+_FIGURES = ("accuracy", "joules", "synops", "rate_mean", "dead_rate")
 NEAREST = 3
 
 
@@ -104,12 +106,10 @@ class Network:
         return self.runs[accuracies.index(max(accuracies))]
 
     def to_dict(self) -> dict[str, Any]:
-        keys = ("accuracy", "joules", "synops", "rate_mean", "dead_rate")
-        splits: tuple[Split, ...] = ("validation", "test")
         return {
             "runs": [str(run.path) for run in self.runs],
             "best": str(self.best.path),
-            **{s: {k: {"mean": self.mean(s, k), "spread": self.spread(s, k)} for k in keys} for s in splits},
+            **{s: {k: {"mean": self.mean(s, k), "spread": self.spread(s, k)} for k in _FIGURES} for s in _SPLITS},
         }
 
 
@@ -144,7 +144,9 @@ class Choice:
         """The command that exports the network chosen; None where there is nothing to export."""
         if self.chosen is None or self.lacks_weights is not None:
             return None
-        return f"picojoule export {shlex.quote(str(self.chosen.best.path))} --to nir"
+        best = self.chosen.best
+        form = "nir" if best.recipe.neuron.kind == "spike" else "onnx"  # NIR has no node for the other neurons
+        return f"picojoule export {shlex.quote(str(best.path))} --to {form}"
 
     @property
     def lacks_weights(self) -> str | None:
@@ -273,13 +275,21 @@ def _scale(run: Run) -> str:
 
 
 def _spends(run: Run) -> bool:
+    result = run.result
     try:
-        return None not in [run.result[split]["joules"] for split in ("validation", "test")]
+        measured = [result[split] for split in _SPLITS]
+        if None in [figures["joules"] for figures in measured]:
+            return False
+        # NaN compares with nothing, so a network with it would be chosen or not by its place in the list.
+        sound = all(math.isfinite(figures[key]) for figures in measured for key in _FIGURES)
     except (KeyError, TypeError):
+        sound = False
+    if not sound:
         raise PicojouleError(
             f"{run.path / 'result.json'} is no result of picojoule: remove it and run `picojoule train` with the same "
             "recipe again"
-        ) from None
+        )
+    return True
 
 
 def _but_for_the_seed(run: Run) -> str:

@@ -137,10 +137,10 @@ class Run:
         try:
             return _read_tensors(self.path / _WEIGHTS)[0]
         except _Damaged as fault:
-            raise PicojouleError(
-                f"the weights of {self.path} cannot be read ({fault}): finish the run with `picojoule train`, or "
-                "train it again"
-            ) from None
+            remedy = "finish the run with `picojoule train`"
+            if self.finished:  # as long as the result is there, training returns at once
+                remedy = "bring the file back, or remove result.json too and run `picojoule train` with the same recipe"
+            raise PicojouleError(f"the weights of {self.path} cannot be read ({fault}): {remedy}") from None
 
     # ---------------------------------------------------------------------------------------------------------- writing
 

@@ -209,7 +209,7 @@ class _Training:
         for epoch in range(first, recipe.training.epochs):
             began = time.monotonic()
             for group in self.optimizer.param_groups:
-                group["lr"] = 0.5 * recipe.optimizer.lr * (1 + math.cos(math.pi * epoch / recipe.training.epochs))
+                group["lr"] = recipe.optimizer.lr * pace(epoch, recipe.training.epochs)
             sums = self._epoch(batches, epoch, start, sums, metrics, stop)
             self._check_weights(epoch)
             start = 0
@@ -328,9 +328,11 @@ class _Training:
         outcome = self._settle_budget()
         validation = self.validated or self._measure("validation")  # again where the run was resumed at its very end
         results = {"test": self._measure("test").to_dict(), "validation": validation.to_dict(), **outcome}
-        if self.fabric.global_rank == 0:
-            self.run.write_weights(self.model.state_dict())
-            self.run.write_result({**results, **circumstances(self.recipe, self.fabric)})
+        if self.fabric.global_rank != 0:
+            return
+        results |= circumstances(self.recipe, self.fabric)
+        self.run.write_weights(self.model.state_dict())
+        self.run.write_result(results)
         said = verdict(results)
         if said is not None:
             _say(self.reporters, said)
@@ -349,7 +351,8 @@ class _Training:
 
     def _diverged(self, what: str) -> PicojouleError:
         kept = f"; the last good checkpoint is kept in {self.run.path}" if self.run.checkpoints else ""
-        return PicojouleError(f"{what}: lower optimizer.lr or penalty.strength{kept}")
+        remedy = "penalty.strength" if self.budget is None else "ask for more energy with penalty.budget"
+        return PicojouleError(f"{what}: lower optimizer.lr or {remedy}{kept}")
 
     def _agreed(self, *values: float) -> list[float]:
         """Σ over all processes: they must stop, or fail, after the same batch."""

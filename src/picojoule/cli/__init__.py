@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Annotated, NoReturn
 
@@ -58,6 +59,12 @@ def main() -> NoReturn:
         streams.flush()
     except BrokenPipeError:
         streams.give_up()
+        status = 1
+    except OSError as fault:
+        if fault.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        streams.give_up()
+        streams.note(f"picojoule: there is no room for the output ({fault.strerror}): free some space")
         status = 1
     sys.exit(status)
 

@@ -41,10 +41,15 @@ def colours(kinds: Iterable[str]) -> dict[str, str]:
 
     >>> colours(["Ω_syn", "conversion"])
     {'Ω_syn': '#0072B2', 'conversion': '#D55E00'}
+    >>> frontiers = colours(["Ω_syn", *(f"Ω_syn frontier {folder}" for folder in "abcd")])
+    >>> len({GREY, *frontiers.values()})
+    6
     """
-    known = {**KIND_COLOURS, **_WAYS}
-    free = (colour for colour in PALETTE if colour not in known.values())
-    return {kind: known.get(kind) or next(free, GREY) for kind in dict.fromkeys(kinds)}
+    known, kinds = {**KIND_COLOURS, **_WAYS}, list(dict.fromkeys(kinds))
+    left = [colour for colour in PALETTE if colour not in known.values()]
+    left += [colour for kind, colour in _WAYS.items() if kind not in kinds]  # grey would pass for the baseline
+    free = iter(left)
+    return {kind: known.get(kind) or next(free, GREY) for kind in kinds}
 
 
 def tradeoff(
