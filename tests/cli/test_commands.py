@@ -307,6 +307,11 @@ def test_wrong_usage(run: Run, arguments: tuple[str, ...]) -> None:
     assert "Usage" in outcome.err
 
 
+def test_two_budgets_contradict_each_other(run: Run) -> None:
+    outcome = run("train", "any.toml", "penalty.budget=20%", "--budget", "30%")
+    assert is_a_sentence(outcome, "--budget", "penalty.budget", "one of the two")
+
+
 def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
     source = "from picojoule.cli import main; main()"
     done = subprocess.run(

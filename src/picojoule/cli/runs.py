@@ -12,6 +12,7 @@ from picojoule import sweep as sweeping
 from picojoule.cli.options import Address, AsJson, On, Overrides, RunsInto, Workers, one_of
 from picojoule.cli.streams import note, show, show_json, standard_output_kept, transfer_bar
 from picojoule.display import Display, TensorBoard
+from picojoule.errors import PicojouleError
 from picojoule.frontier import Plan, Schedule, frontier
 from picojoule.recipe import Recipe
 from picojoule.sweep import Where
@@ -38,6 +39,8 @@ def train(
     reporters: list[Reporter] = [Display(), *([TensorBoard()] if tensorboard else [])]
     changes = [*(overrides or ())]
     if budget is not None:  # the strength of the file gives way, one on the command line would contradict it
+        if any(change.partition("=")[0].strip() == "penalty.budget" for change in changes):
+            raise PicojouleError("--budget and penalty.budget=… say the same: give one of the two")
         changes = ["penalty.strength=0", *changes, f"penalty.budget={budget}"]
     run = engine.fit(Recipe.load(recipe, *changes), into, reporters=reporters, accelerator=accelerator, devices=devices)
     print(run.path)
