@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from picojoule.batch_norm import by_batch_statistics, slower_averages
+from picojoule.batch_norm import by_batch_statistics, settle_averages
 
 
 class Frozen(nn.BatchNorm1d):
@@ -64,24 +64,41 @@ def test_after_a_fault_in_a_look_the_model_is_as_before() -> None:
     assert norm.training
 
 
-@pytest.mark.parametrize(("momentum", "slower"), [(0.1, 0.025), (1.0, 0.25), (None, None), (0.0, 0.0)])
-def test_averages_are_slower_for_a_while(momentum: float | None, slower: float | None) -> None:
-    model = network(nn.BatchNorm1d(3, momentum=momentum))
-    norm = model[1]
-    with slower_averages(model, 0.25, 1000):
-        assert norm.momentum == slower
-    assert norm.momentum == momentum
-    with pytest.raises(RuntimeError), slower_averages(model, 0.25, 1000):
-        model(torch.randn(8, 5))
-    assert norm.momentum == momentum
+@pytest.mark.parametrize("kind", NORMS)
+def test_settled_averages_are_those_of_the_network_now(kind: str) -> None:
+    torch.manual_seed(0)
+    model = network(NORMS[kind]())
+    model(torch.full((8, 4), 1e6))  # long before
+    before, attributes = state(model), {**vars(model[1]), "_buffers": None}
+    batches = [torch.randn(8, 4) for _ in range(20)]
+    settle_averages(model, iter(batches))
+    assert {**vars(model[1]), "_buffers": None} == attributes
+    assert model.training
+    assert model[2].training
+    if kind in ("plain", "cumulative"):
+        hidden = [model[0](batch) for batch in batches]
+        torch.testing.assert_close(model[1].running_mean, torch.cat(hidden).mean(0))
+        torch.testing.assert_close(model[1].running_var, torch.stack([h.var(0) for h in hidden]).mean(0))
+        assert model[1].num_batches_tracked == 1
+    else:
+        assert all(map(torch.equal, state(model), before))
 
 
-def test_slow_averages_are_those_of_the_batches_since_the_first() -> None:
-    norm = nn.BatchNorm1d(3)
-    norm(torch.full((4, 3), 1e6))  # long before
-    batches = [torch.randn(8, 3) for _ in range(20)]
-    for number, batch in enumerate(batches):
-        with slower_averages(norm, 1e-3, number):
-            norm(batch)
-    torch.testing.assert_close(norm.running_mean, torch.cat(batches).mean(0))
-    torch.testing.assert_close(norm.running_var, torch.stack([batch.var(0) for batch in batches]).mean(0))
+def test_averages_behind_dropout_are_settled_without_it() -> None:
+    model = nn.Sequential(nn.Dropout(0.5), nn.BatchNorm1d(3))
+    settle_averages(model, [torch.full((8, 3), 2.0)])
+    assert model[1].running_mean.tolist() == [2.0] * 3
+    assert model[1].running_var.tolist() == [0.0] * 3
+
+
+def test_averages_that_stand_still_are_left() -> None:
+    norm = nn.BatchNorm1d(3, momentum=0.0)
+    settle_averages(norm, [torch.randn(8, 3)])
+    assert norm.running_mean.tolist() == [0.0] * 3
+
+
+def test_after_a_fault_while_settling_the_momentum_is_as_before() -> None:
+    model = network(nn.BatchNorm1d(3))
+    with pytest.raises(RuntimeError):
+        settle_averages(model, [torch.randn(8, 5)])
+    assert (model[1].momentum, model.training) == (0.1, True)

@@ -3,18 +3,19 @@ from __future__ import annotations
 import json
 import math
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import picojoule as pj
 import tiny
 from picojoule import cli, engine, training
-from picojoule.budget import FLOOR, Budget, Guard, pace, tolerance
+from picojoule.budget import FLOOR, Budget, Guard, tolerance
 from picojoule.evaluation import build_model
 from picojoule.kept import missed, verdict
 from picojoule.units import format_joules
@@ -228,27 +229,22 @@ def settings(model: nn.Module) -> list[object]:
     return [(norm.momentum, norm.track_running_stats) for norm in norms]
 
 
-def test_the_averages_of_a_budget_run_become_longer_and_those_of_others_do_not(
+def test_the_averages_of_a_budget_run_are_settled_after_every_epoch_that_is_steered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[float] = []
+    settled: list[int] = []
+    settle = training.settle_averages
 
-    def build(recipe: pj.Recipe) -> nn.Module:
-        model = build_model(recipe)
-        model.norm1.register_forward_pre_hook(
-            lambda norm, _: seen.append(norm.momentum) if norm.training and norm.track_running_stats else None
-        )
-        return model
+    def noted(model: nn.Module, batches: Iterable[Tensor]) -> None:
+        batches = list(batches)
+        settled.append(sum(map(len, batches)))
+        settle(model, batches)
 
-    def momenta(*overrides: str) -> list[float]:
-        seen.clear()
-        pj.fit(tiny.recipe(*SHORT, *overrides), tmp_path)
-        return list(seen)
-
-    monkeypatch.setattr(training, "build_model", build)
-    assert momenta() == [0.1] * 4 * tiny.BATCHES
-    steered = [max(0.1 * pace(epoch, 4), 1 / (1 + batch)) for epoch in range(1, 4) for batch in range(tiny.BATCHES)]
-    assert momenta("penalty.budget=50%") == pytest.approx([0.1] * tiny.BATCHES + steered)
+    monkeypatch.setattr(training, "settle_averages", noted)
+    pj.fit(tiny.recipe(*SHORT), tmp_path)
+    assert settled == []
+    pj.fit(tiny.recipe(*SHORT, "penalty.budget=50%"), tmp_path)
+    assert settled == [200] * 3
 
 
 def test_a_budget_out_of_reach_is_not_claimed(tmp_path: Path) -> None:

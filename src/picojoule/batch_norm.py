@@ -1,11 +1,12 @@
-"""Batch norm for a budget: a look at the network that leaves no trace, and running averages that become longer."""
+"""Batch norm for a budget: a look at the network that leaves no trace, and averages of the network as it is now."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 
@@ -16,7 +17,6 @@ def by_batch_statistics(model: nn.Module) -> Iterator[None]:
     A batch norm that the model itself keeps in evaluation mode (an overridden `train`) stays there. Ends in training
     mode.
 
-    >>> import torch
     >>> norm, x = nn.BatchNorm1d(2), torch.tensor([[1.0, 2.0], [3.0, 6.0]])
     >>> with by_batch_statistics(norm):
     ...     norm(x).mean(0).tolist()
@@ -24,45 +24,55 @@ def by_batch_statistics(model: nn.Module) -> Iterator[None]:
     >>> norm.running_mean.tolist(), norm.num_batches_tracked.item(), norm.training, norm.track_running_stats
     ([0.0, 0.0], 0, True, True)
     """
-    model.train()
-    tracking = [(norm, norm.track_running_stats) for norm in _norms(model) if norm.training]
-    model.eval()
-    try:
-        for norm, _ in tracking:
-            norm.training, norm.track_running_stats = True, False
-        yield
-    finally:
-        for norm, tracks in tracking:
-            norm.track_running_stats = tracks
-        model.train()
+    with _evaluating_but_for_norms(model) as norms:
+        tracking = [(norm, norm.track_running_stats) for norm in norms]
+        try:
+            for norm, _ in tracking:
+                norm.track_running_stats = False
+            yield
+        finally:
+            for norm, tracks in tracking:
+                norm.track_running_stats = tracks
+
+
+@torch.no_grad()
+def settle_averages(model: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Make each batch norm's running averages those over these batches, as they are now and without dropout.
+
+    Averages that follow the training are those of networks that have been, under dropout, and noisy where batches are
+    small. Those that the model keeps still (a momentum of 0, or evaluation mode) stay as they are.
+
+    >>> norm = nn.BatchNorm1d(1)
+    >>> settle_averages(norm, [torch.tensor([[1.0], [3.0]]), torch.tensor([[5.0], [7.0]])])
+    >>> norm.running_mean.item(), norm.running_var.item(), norm.momentum, norm.num_batches_tracked.item()
+    (4.0, 2.0, 0.1, 0)
+    """
+    with _evaluating_but_for_norms(model) as norms:
+        followed = [
+            (norm, norm.momentum, count, count.clone())
+            for norm in norms
+            if norm.momentum != 0 and (count := norm.num_batches_tracked) is not None
+        ]
+        try:
+            for norm, *_ in followed:
+                norm.reset_running_stats()
+                norm.momentum = None  # cumulative
+            for batch in batches:
+                model(batch)
+        finally:
+            for norm, momentum, count, before in followed:
+                norm.momentum = momentum
+                count.copy_(before)
 
 
 @contextlib.contextmanager
-def slower_averages(model: nn.Module, factor: float, batch: int) -> Iterator[None]:
-    """Each batch norm's momentum times a factor, but no less than 1/(batch + 1): an average that begins with batch 0.
-
-    So what lies before batch 0 is forgotten, however slow the average. A norm whose averages are cumulative (a momentum
-    of None) or stand still (0) stays as it is.
-
-    >>> norm = nn.BatchNorm1d(2, momentum=0.1)
-    >>> for batch in (0, 1, 99):
-    ...     with slower_averages(norm, 0.5, batch):
-    ...         norm.momentum
-    1.0
-    0.5
-    0.05
-    >>> norm.momentum
-    0.1
-    """
-    momenta = [(norm, norm.momentum) for norm in _norms(model) if norm.momentum]
+def _evaluating_but_for_norms(model: nn.Module) -> Iterator[list[_BatchNorm]]:
+    model.train()
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.training]
+    model.eval()
     try:
-        for norm, momentum in momenta:
-            norm.momentum = max(momentum * factor, 1 / (batch + 1))
-        yield
+        for norm in norms:
+            norm.training = True
+        yield norms
     finally:
-        for norm, momentum in momenta:
-            norm.momentum = momentum
-
-
-def _norms(model: nn.Module) -> list[_BatchNorm]:
-    return [module for module in model.modules() if isinstance(module, _BatchNorm)]
+        model.train()

@@ -24,9 +24,8 @@ ones the estimate would carry their differences. So neither prices nor the kind 
 
 The sample is seen without dropout and by batch norm's statistics of its own batches, because running averages alone
 move the energy from batch to batch (CNN7 in batches of 25: by 4.6 %, standard deviation), and to chase that is to
-amplify it. What is judged in the end is the network with its averages: they begin anew with each epoch and their
-momentum falls with the learning rate, so that they end as the average over an epoch of a network that hardly moves
-(`batch_norm`).
+amplify it. What is judged is the network with its averages: after each epoch they are measured anew on the sample, so
+that they are those of the network that was steered (`batch_norm`).
 """
 
 from __future__ import annotations

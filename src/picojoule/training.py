@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import logging
 import math
+import statistics
 import time
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from picojoule.activity import watch
-from picojoule.batch_norm import by_batch_statistics, slower_averages
+from picojoule.batch_norm import by_batch_statistics, settle_averages
 from picojoule.budget import Budget, Guard, pace
 from picojoule.circumstances import circumstances
 from picojoule.data import Batches, Data, Images, RandAugment
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 SAMPLE_BATCHES = 2
 """Batches of training images, always the same, on which a budget run looks at what the network spends."""
+AVERAGED_BATCHES = 50
+"""Batches of training images, always the same, over which its batch norms' averages are taken after an epoch."""
 
 
 class Reporter(Protocol):
@@ -180,8 +182,10 @@ class _Training:
     """In an epoch."""
     budget: Budget | None = None
     kept: Kept = field(default_factory=Kept)
-    sample: Tensor | None = None
+    sample: list[Tensor] = field(default_factory=list)
     """The training images on which a budget run looks at what the network spends."""
+    averaged: Batches | None = None
+    """Those over which its batch norms' averages are taken."""
     validated: Evaluation | None = None
     """The network as it was measured after its latest epoch."""
 
@@ -236,8 +240,7 @@ class _Training:
         self.model.train()
         for number, (images, labels) in enumerate(batches.epoch(epoch, start), start):
             images = images.contiguous(memory_format=torch.channels_last)
-            with self._averages(epoch, number):
-                loss, terms, rates = self._losses(images, labels, self._strength(epoch, number))
+            loss, terms, rates = self._losses(images, labels, self._strength(epoch, number))
             stopping, total_loss, *rates = self._agreed(stop.requested, loss.item(), *rates)
             if not math.isfinite(total_loss):
                 raise self._diverged(f"the loss became {total_loss} in epoch {epoch + 1}, batch {number + 1}")
@@ -291,6 +294,7 @@ class _Training:
         return loss, [samples, entropy.item() * samples, right, omega.item() * samples], rates
 
     def _epoch_metrics(self, epoch: int, sums: list[float], seconds: float) -> dict[str, Any]:
+        self._settle()
         if self.fabric.world_size > 1:
             sums = summed(self.fabric, torch.tensor(sums, dtype=torch.float64)).tolist()
             for buffer in self.model.buffers():  # batch norm's: one network is measured, the first process's
@@ -364,38 +368,41 @@ class _Training:
     # ----------------------------------------------------------------------------------------------------------- budget
 
     def _set_budget(self, budget: float | str, batches: int) -> None:
+        reference = _reference_joules(self.run, self.recipe)
+        self.budget = Budget(budget, self.recipe.training.epochs, batches, reference)
+        self.sample = [images for images, _ in self._evenly_chosen(SAMPLE_BATCHES)]
+        self.averaged = self._evenly_chosen(AVERAGED_BATCHES)
+
+    def _evenly_chosen(self, batches: int) -> Batches:
+        """About so many batches from all over the training images, as they are."""
         recipe, train = self.recipe, self.data.train
-        reference = _reference_joules(self.run, recipe)
-        self.budget = Budget(budget, recipe.training.epochs, batches, reference)
         size = min(recipe.training.batch_size, len(train))
-        chosen = torch.arange(0, len(train), max(len(train) // (SAMPLE_BATCHES * size), 1))
+        chosen = torch.arange(0, len(train), max(len(train) // (batches * size), 1))
         chosen = chosen[: len(chosen) // size * size]  # batch norm may have no statistics of a remainder
-        images = Batches(
+        return Batches(
             Images(train.images[chosen], train.labels[chosen]),
-            len(train),
+            size,
             self.data.normalization if recipe.data.normalize else None,
             device=self.fabric.device,
         )
-        self.sample = next(iter(images))[0].contiguous(memory_format=torch.channels_last)
 
     @torch.no_grad()
     def _look(self) -> float:
         """Ω of the sample by batch statistics, which the running averages follow with a noise of their own."""
         assert self.penalty is not None  # a recipe with a budget
-        assert self.sample is not None
         values = []
         with by_batch_statistics(self.model):
-            for images in self.sample.split(self.recipe.training.batch_size):
+            for images in self.sample:
                 with watch(self.model, self.recipe.neuron.steps) as activity:
-                    self.model(images)
-                values.append(self.penalty(activity).item() * len(images))
-        return self._agreed(sum(values) / len(self.sample))[0] / self.fabric.world_size
+                    self.model(images.contiguous(memory_format=torch.channels_last))
+                values.append(self.penalty(activity).item())
+        return self._agreed(statistics.fmean(values))[0] / self.fabric.world_size
 
-    def _averages(self, epoch: int, batch: int) -> AbstractContextManager[None]:
-        """A network steered to a budget is to end where its averages say, so they get longer as it comes to rest."""
-        if self.budget is None or self.budget.reference is None:
-            return nullcontext()
-        return slower_averages(self.model, pace(epoch, self.recipe.training.epochs), batch)
+    def _settle(self) -> None:
+        """What is judged by its averages is the network that was steered, not the mean of those before it."""
+        if self.budget is not None and self.budget.reference is not None and self.averaged is not None:
+            batches = (images.contiguous(memory_format=torch.channels_last) for images, _ in self.averaged)
+            settle_averages(self.model, batches)
 
     def _steer(self, epoch: int, batch: int, rates: list[float]) -> None:
         if self.guard is not None:
