@@ -67,7 +67,7 @@ def test_after_a_fault_in_a_look_the_model_is_as_before() -> None:
 @pytest.mark.parametrize("kind", NORMS)
 def test_settled_averages_are_those_of_the_network_now(kind: str) -> None:
     torch.manual_seed(0)
-    model = network(NORMS[kind]())
+    model = network(NORMS[kind]()).train()
     model(torch.full((8, 4), 1e6))  # long before
     before, attributes = state(model), {**vars(model[1]), "_buffers": None}
     batches = [torch.randn(8, 4) for _ in range(20)]
