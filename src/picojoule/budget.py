@@ -17,15 +17,13 @@ still move, the harder it is pushed. I rests in the descent, where e is mostly t
 lost much faster than they come back, so a network that fell below the target is pulled up by a λ that may turn negative
 for a while, unless the target is no less than the reference: then there is nothing to spend more on.
 
-E is seen every tenth batch (oftener in a short run): Ω of a fixed sample of training images, times the joules on the
-validation images per unit of it, which are measured together after each epoch. The same images every time: with fresh
-ones the estimate would carry their differences. So neither prices nor the kind of penalty matter; with Ω_total or
-Ω_balance the budget is still one of energy, only less steadily followed between epochs.
+E is seen in every batch: Ω of the training images, averaged over the last batches, times the joules on the validation
+images per unit of it. That price is measured after each epoch, and in a short hold several times, because it changes as
+the network does. So neither prices nor the kind of penalty matter; with Ω_total or Ω_balance the budget is still one of
+energy, only less steadily followed between measurements.
 
-The sample is seen without dropout and by batch norm's statistics of its own batches, because running averages alone
-move the energy from batch to batch (CNN7 in batches of 25: by 4.6 %, standard deviation), and to chase that is to
-amplify it. What is judged is the network with its averages: after each epoch they are measured anew on the sample, so
-that they are those of the network that was steered (`batch_norm`).
+Batch norm's running averages are those of networks that have been, and in small batches they alone move the energy by
+several percent. So they are measured anew before every price (`batch_norm`).
 """
 
 from __future__ import annotations
@@ -52,9 +50,11 @@ _LARGEST_INTEGRAL = 5.0
 _PROPORTIONAL = 2.0
 _LARGEST_PROPORTIONAL = 60.0
 _PUSH = (-3.0, 5.0)
-_BETWEEN_LOOKS = 10
-"""Batches; fewer where a run has fewer than _LOOKS times as many."""
-_LOOKS = 120
+_LONGEST_MEMORY = 10
+"""Batches over which Ω is averaged; fewer where a run has fewer than _MEMORIES times as many."""
+_MEMORIES = 60
+_CHECKS = 4
+"""How often the price is measured in the hold, at least."""
 _NEARLY_ALL = 0.95
 """A budget of all or more than the reference energy is steered like one of this share: λ = 0 could not be corrected."""
 _NOTHING = 1e-30
@@ -78,12 +78,13 @@ class _State:
     """All that a resumed run must find again."""
 
     omega: float | None = None
-    """log Ω of the sample when it was last looked at."""
+    """Ω of the training images, averaged over the last batches."""
     price: float = 0.0
-    """log(joules on the validation images / Ω of the sample)."""
+    """log(joules on the validation images / Ω)."""
     reference: float | None = None
     """E₀, in joules."""
     omega_at_reference: float = 0.0
+    """Its logarithm."""
     integral: float = 0.0
     strength: float = 0.0
 
@@ -102,8 +103,11 @@ class Budget:
         self._named_reference = reference
         self._first = max(1, round(_REFERENCE * epochs))
         """Epochs of the first stretch."""
-        self._between_looks = min(max(epochs * batches // _LOOKS, 1), _BETWEEN_LOOKS)
+        self._memory = min(max(epochs * batches // _MEMORIES, 1), _LONGEST_MEMORY)
         self._descended = max(_DESCENDED, (self._first + 1) / epochs)
+        self._hold = round(self._descended * epochs * batches)
+        """The batches before it."""
+        self._between_checks = max((epochs * batches - self._hold) // _CHECKS, 1)
         paces = [pace(epoch, epochs) for epoch in range(epochs)]
         self._to_spend = sum(paces[self._first :]) * batches
         self._spent_before = [sum(paces[self._first : epoch]) * batches for epoch in range(epochs)]
@@ -126,17 +130,20 @@ class Budget:
             return parse_joules(self._budget)
         return None if self.reference is None else max(self._budget * self.reference, _NOTHING)
 
-    def looks(self, epoch: int, batch: int) -> bool:
-        """Whether Ω of the sample is wanted after this batch."""
-        return self.reference is not None and (epoch * self._batches + batch) % self._between_looks == 0
+    def checks(self, epoch: int, batch: int) -> bool:
+        """Whether the price is wanted after this batch, which is not the last of its epoch."""
+        held = epoch * self._batches + batch + 1 - self._hold
+        return (
+            self.reference is not None and held > 0 and held % self._between_checks == 0 and batch + 1 < self._batches
+        )
 
-    def step(self, epoch: int, batch: int, omega: float | None) -> None:
-        """Choose the strength that follows on a batch; `omega` is Ω of the sample where it was wanted."""
+    def step(self, epoch: int, batch: int, omega: float) -> None:
+        """Choose the strength that follows on a batch, of which `omega` is Ω."""
         state = self._state
-        if omega is not None:
-            state.omega = _log(omega)
-        if state.reference is not None and state.omega is not None:
-            self._steer(state, state.reference, state.omega + state.price, epoch, batch)
+        before = omega if state.omega is None else state.omega
+        state.omega = before + (omega - before) / self._memory
+        if state.reference is not None:
+            self._steer(state, state.reference, _log(state.omega) + state.price, epoch, batch)
 
     def _steer(self, state: _State, reference: float, log_joules: float, epoch: int, batch: int) -> None:
         progress = (epoch + (batch + 1) / self._batches) / self._epochs
@@ -159,11 +166,15 @@ class Budget:
         descended = min(max((progress - began) / (self._descended - began), 0), 1)
         return 1 / max(1 + (reference / target - 1) * descended, _NOTHING)
 
-    def measured(self, epoch: int, joules: float, omega: float) -> None:
-        """What the network spends after an epoch on the validation images, and its Ω of the sample."""
+    def checked(self, joules: float) -> None:
+        """What the network spends now on the validation images."""
+        assert self._state.omega is not None  # after a batch
+        self._state.price = _log(joules) - _log(self._state.omega)
+
+    def measured(self, epoch: int, joules: float) -> None:
+        """The same after an epoch."""
+        self.checked(joules)
         state = self._state
-        state.omega = _log(omega)
-        state.price = _log(joules) - state.omega
         if state.reference is None and epoch + 1 >= self._first:
             if joules == 0:
                 raise PicojouleError(
@@ -171,7 +182,7 @@ class Budget:
                     "there is nothing to bring down to a budget: lower neuron.threshold or optimizer.lr until it fires"
                 )
             state.reference = self._named_reference or joules
-            state.omega_at_reference = state.omega
+            state.omega_at_reference = _log(joules) - state.price
 
     def wanted(self, epoch: int) -> float | None:
         """The joules that are wanted at the end of an epoch; None in the first stretch."""

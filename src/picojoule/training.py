@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import logging
 import math
-import statistics
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -27,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from picojoule.activity import watch
-from picojoule.batch_norm import by_batch_statistics, settle_averages
+from picojoule.batch_norm import settle_averages
 from picojoule.budget import Budget, Guard, pace
 from picojoule.circumstances import circumstances
 from picojoule.data import Batches, Data, Images, RandAugment
@@ -44,10 +43,10 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
-SAMPLE_BATCHES = 2
-"""Batches of training images, always the same, on which a budget run looks at what the network spends."""
-AVERAGED_BATCHES = 50
-"""Batches of training images, always the same, over which its batch norms' averages are taken after an epoch."""
+AVERAGED_BATCHES = 20
+"""Batches of training images, always the same, over which a budget run takes its batch norms' averages."""
+CHECKED_IMAGES = 1000
+"""Of the validation images, on which it is asked within an epoch what the network spends."""
 
 
 class Reporter(Protocol):
@@ -182,10 +181,8 @@ class _Training:
     """In an epoch."""
     budget: Budget | None = None
     kept: Kept = field(default_factory=Kept)
-    sample: list[Tensor] = field(default_factory=list)
-    """The training images on which a budget run looks at what the network spends."""
     averaged: Batches | None = None
-    """Those over which its batch norms' averages are taken."""
+    """The training images over which a budget run takes its batch norms' averages."""
     validated: Evaluation | None = None
     """The network as it was measured after its latest epoch."""
 
@@ -241,13 +238,14 @@ class _Training:
         for number, (images, labels) in enumerate(batches.epoch(epoch, start), start):
             images = images.contiguous(memory_format=torch.channels_last)
             loss, terms, rates = self._losses(images, labels, self._strength(epoch, number))
-            stopping, total_loss, *rates = self._agreed(stop.requested, loss.item(), *rates)
+            omega = terms[3] / terms[0]
+            stopping, total_loss, omega, *rates = self._agreed(stop.requested, loss.item(), omega, *rates)
             if not math.isfinite(total_loss):
                 raise self._diverged(f"the loss became {total_loss} in epoch {epoch + 1}, batch {number + 1}")
             self.optimizer.zero_grad()
             self.fabric.backward(loss)
             self.optimizer.step()
-            self._steer(epoch, number, rates)
+            self._steer(epoch, number, omega / self.fabric.world_size, rates)
             sums = [total + term for total, term in zip(sums, terms, strict=True)]
             for reporter in self.reporters:
                 reporter.step(epoch, number + 1, sums[1] / sums[0], sums[2] / sums[0])
@@ -370,7 +368,6 @@ class _Training:
     def _set_budget(self, budget: float | str, batches: int) -> None:
         reference = _reference_joules(self.run, self.recipe)
         self.budget = Budget(budget, self.recipe.training.epochs, batches, reference)
-        self.sample = [images for images, _ in self._evenly_chosen(SAMPLE_BATCHES)]
         self.averaged = self._evenly_chosen(AVERAGED_BATCHES)
 
     def _evenly_chosen(self, batches: int) -> Batches:
@@ -386,35 +383,36 @@ class _Training:
             device=self.fabric.device,
         )
 
-    @torch.no_grad()
-    def _look(self) -> float:
-        """Ω of the sample by batch statistics, which the running averages follow with a noise of their own."""
-        assert self.penalty is not None  # a recipe with a budget
-        values = []
-        with by_batch_statistics(self.model):
-            for images in self.sample:
-                with watch(self.model, self.recipe.neuron.steps) as activity:
-                    self.model(images.contiguous(memory_format=torch.channels_last))
-                values.append(self.penalty(activity).item())
-        return self._agreed(statistics.fmean(values))[0] / self.fabric.world_size
-
     def _settle(self) -> None:
         """What is judged by its averages is the network that was steered, not the mean of those before it."""
         if self.budget is not None and self.budget.reference is not None and self.averaged is not None:
             batches = (images.contiguous(memory_format=torch.channels_last) for images, _ in self.averaged)
             settle_averages(self.model, batches)
 
-    def _steer(self, epoch: int, batch: int, rates: list[float]) -> None:
+    def _steer(self, epoch: int, batch: int, omega: float, rates: list[float]) -> None:
         if self.guard is not None:
             self.guard.observe([rate / self.fabric.world_size for rate in rates])
-        if self.budget is not None:
-            self.budget.step(epoch, batch, self._look() if self.budget.looks(epoch, batch) else None)
+        if self.budget is None:
+            return
+        self.budget.step(epoch, batch, omega)
+        if self.budget.checks(epoch, batch):
+            self._settle()
+            self.budget.checked(self._joules_now())
+
+    def _joules_now(self) -> float:
+        validation = self.data.validation
+        every = max(len(validation) // CHECKED_IMAGES, 1)
+        few = replace(self.data, validation=Images(validation.images[::every], validation.labels[::every]))
+        energy = measure(self.model, self.recipe, few, "validation", self.synapses, self.fabric).energy
+        self.model.train()
+        assert energy is not None  # a budget is one of spikes
+        return energy.joules
 
     def _judge(self, epoch: int, validation: Evaluation) -> None:
         budget, energy = self.budget, validation.energy
         if budget is None or energy is None:
             return
-        budget.measured(epoch, energy.joules, self._look())
+        budget.measured(epoch, energy.joules)
         if budget.wanted(epoch) is not None and budget.target is not None and budget.reference is not None:
             silent = tuple(layer.name for layer in energy.layers if layer.rate == 0)
             candidate = Candidate(epoch, energy.joules, validation.accuracy, silent)
