@@ -274,7 +274,7 @@ def test_the_averages_of_a_budget_run_are_settled_after_every_epoch_that_is_stee
 def test_a_budget_out_of_reach_is_not_claimed(tmp_path: Path) -> None:
     """Without the guard the network is driven silent; what is kept still fires."""
     recipe = tiny.recipe(
-        *SHORT, "training.epochs=8", "optimizer.lr=0.05", "penalty.budget=0.01%", "penalty.guard=false"
+        *SHORT, "training.epochs=8", "optimizer.lr=0.2", "penalty.budget=0.01%", "penalty.guard=false"
     )
     watcher = Watcher()
     run = pj.fit(recipe, tmp_path, reporters=[watcher])
