@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from picojoule.batch_norm import settle_averages
+from picojoule.batch_norm import by_batch_statistics, settle_averages
 
 
 class Frozen(nn.BatchNorm1d):
@@ -30,6 +30,38 @@ NORMS = {
     "none": nn.Identity,
     "frozen": lambda: Frozen(3),
 }
+
+
+@pytest.mark.parametrize("kind", NORMS)
+def test_a_look_goes_by_the_batch_and_leaves_no_trace(kind: str) -> None:
+    torch.manual_seed(0)
+    model, images = network(NORMS[kind]()), torch.randn(8, 4)
+    model.train()
+    for _ in range(3):
+        model(torch.randn(8, 4) + 1)
+    before, attributes = state(model), dict(vars(model[1]))
+    with by_batch_statistics(model):
+        seen, again = model(images), model(images)
+    assert torch.equal(seen, again)  # no dropout
+    assert all(map(torch.equal, state(model), before))
+    assert dict(vars(model[1])) == attributes
+    assert model.training
+    assert model[2].training
+    hidden = model[0](images)
+    if kind in ("plain", "cumulative", "no averages"):
+        hidden = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + 1e-5).sqrt()
+    elif kind == "frozen":
+        hidden = hidden / (1 + 1e-5) ** 0.5
+    assert torch.allclose(seen, model[3](hidden), atol=1e-5)
+
+
+def test_after_a_fault_in_a_look_the_model_is_as_before() -> None:
+    model = network(nn.BatchNorm1d(3))
+    with pytest.raises(ValueError, match="more than 1 value"), by_batch_statistics(model):
+        model(torch.randn(1, 4))
+    norm = model[1]
+    assert norm.track_running_stats
+    assert norm.training
 
 
 @pytest.mark.parametrize("kind", NORMS)

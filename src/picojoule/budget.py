@@ -17,13 +17,15 @@ still move, the harder it is pushed. I rests in the descent, where e is mostly t
 lost much faster than they come back, so a network that fell below the target is pulled up by a λ that may turn negative
 for a while, unless the target is no less than the reference: then there is nothing to spend more on.
 
-E is seen in every batch: Ω of the training images, averaged over the last batches, times the joules on the validation
-images per unit of it. That price is measured after each epoch, and in a short hold several times, because it changes as
-the network does. So neither prices nor the kind of penalty matter; with Ω_total or Ω_balance the budget is still one of
-energy, only less steadily followed between measurements.
+E is seen every tenth batch (oftener in a short run): Ω of a fixed sample of training images, times the joules on the
+validation images per unit of it. That price is measured after each epoch, and in a short hold several times, because it
+changes as the network does. The same images every time: with fresh ones the estimate would carry their differences, and
+averaged over many batches it would come too late. So neither prices nor the kind of penalty matter; with Ω_total or
+Ω_balance the budget is still one of energy, only less steadily followed between measurements.
 
-Batch norm's running averages are those of networks that have been, and in small batches they alone move the energy by
-several percent. So they are measured anew before every price (`batch_norm`).
+The sample is seen without dropout and by its own batch norm statistics: running averages are those of networks that
+have been, and in small batches they alone move the energy by several percent. Before every price they are measured
+anew, so that what is judged is the network that was steered (`batch_norm`).
 """
 
 from __future__ import annotations
@@ -50,9 +52,9 @@ _LARGEST_INTEGRAL = 5.0
 _PROPORTIONAL = 2.0
 _LARGEST_PROPORTIONAL = 60.0
 _PUSH = (-3.0, 5.0)
-_LONGEST_MEMORY = 10
-"""Batches over which Ω is averaged; fewer where a run has fewer than _MEMORIES times as many."""
-_MEMORIES = 60
+_BETWEEN_LOOKS = 10
+"""Batches; fewer where a run has fewer than _LOOKS times as many."""
+_LOOKS = 120
 _CHECKS = 4
 """How often the price is measured in the hold, at least."""
 _NEARLY_ALL = 0.95
@@ -78,13 +80,12 @@ class _State:
     """All that a resumed run must find again."""
 
     omega: float | None = None
-    """Ω of the training images, averaged over the last batches."""
+    """log Ω of the sample when it was last looked at."""
     price: float = 0.0
-    """log(joules on the validation images / Ω)."""
+    """log(joules on the validation images / Ω of the sample)."""
     reference: float | None = None
     """E₀, in joules."""
     omega_at_reference: float = 0.0
-    """Its logarithm."""
     integral: float = 0.0
     strength: float = 0.0
 
@@ -103,7 +104,7 @@ class Budget:
         self._named_reference = reference
         self._first = max(1, round(_REFERENCE * epochs))
         """Epochs of the first stretch."""
-        self._memory = min(max(epochs * batches // _MEMORIES, 1), _LONGEST_MEMORY)
+        self._between_looks = min(max(epochs * batches // _LOOKS, 1), _BETWEEN_LOOKS)
         self._descended = max(_DESCENDED, (self._first + 1) / epochs)
         self._hold = round(self._descended * epochs * batches)
         """The batches before it."""
@@ -137,13 +138,17 @@ class Budget:
             self.reference is not None and held > 0 and held % self._between_checks == 0 and batch + 1 < self._batches
         )
 
-    def step(self, epoch: int, batch: int, omega: float) -> None:
-        """Choose the strength that follows on a batch, of which `omega` is Ω."""
+    def looks(self, epoch: int, batch: int) -> bool:
+        """Whether Ω of the sample is wanted after this batch."""
+        return self.reference is not None and (epoch * self._batches + batch) % self._between_looks == 0
+
+    def step(self, epoch: int, batch: int, omega: float | None) -> None:
+        """Choose the strength that follows on a batch; `omega` is Ω of the sample where it was wanted."""
         state = self._state
-        before = omega if state.omega is None else state.omega
-        state.omega = before + (omega - before) / self._memory
-        if state.reference is not None:
-            self._steer(state, state.reference, _log(state.omega) + state.price, epoch, batch)
+        if omega is not None:
+            state.omega = _log(omega)
+        if state.reference is not None and state.omega is not None:
+            self._steer(state, state.reference, state.omega + state.price, epoch, batch)
 
     def _steer(self, state: _State, reference: float, log_joules: float, epoch: int, batch: int) -> None:
         progress = (epoch + (batch + 1) / self._batches) / self._epochs
@@ -166,14 +171,14 @@ class Budget:
         descended = min(max((progress - began) / (self._descended - began), 0), 1)
         return 1 / max(1 + (reference / target - 1) * descended, _NOTHING)
 
-    def checked(self, joules: float) -> None:
-        """What the network spends now on the validation images."""
-        assert self._state.omega is not None  # after a batch
-        self._state.price = _log(joules) - _log(self._state.omega)
+    def checked(self, joules: float, omega: float) -> None:
+        """What the network spends now on the validation images, and its Ω of the sample."""
+        self._state.omega = _log(omega)
+        self._state.price = _log(joules) - self._state.omega
 
-    def measured(self, epoch: int, joules: float) -> None:
+    def measured(self, epoch: int, joules: float, omega: float) -> None:
         """The same after an epoch."""
-        self.checked(joules)
+        self.checked(joules, omega)
         state = self._state
         if state.reference is None and epoch + 1 >= self._first:
             if joules == 0:
@@ -182,7 +187,7 @@ class Budget:
                     "there is nothing to bring down to a budget: lower neuron.threshold or optimizer.lr until it fires"
                 )
             state.reference = self._named_reference or joules
-            state.omega_at_reference = _log(joules) - state.price
+            state.omega_at_reference = _log(omega)
 
     def wanted(self, epoch: int) -> float | None:
         """The joules that are wanted at the end of an epoch; None in the first stretch."""

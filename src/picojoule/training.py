@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from picojoule.activity import watch
-from picojoule.batch_norm import settle_averages
+from picojoule.batch_norm import by_batch_statistics, settle_averages
 from picojoule.budget import Budget, Guard, pace
 from picojoule.circumstances import circumstances
 from picojoule.data import Batches, Data, Images, RandAugment
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
+SAMPLE_BATCHES = 2
+"""Batches of training images, always the same, on which a budget run looks at what the network spends."""
 AVERAGED_BATCHES = 20
 """Batches of training images, always the same, over which a budget run takes its batch norms' averages."""
 CHECKED_IMAGES = 1000
@@ -181,6 +183,8 @@ class _Training:
     """In an epoch."""
     budget: Budget | None = None
     kept: Kept = field(default_factory=Kept)
+    sample: Tensor | None = None
+    """The training images on which a budget run looks at what the network spends."""
     averaged: Batches | None = None
     """The training images over which a budget run takes its batch norms' averages."""
     validated: Evaluation | None = None
@@ -238,14 +242,13 @@ class _Training:
         for number, (images, labels) in enumerate(batches.epoch(epoch, start), start):
             images = images.contiguous(memory_format=torch.channels_last)
             loss, terms, rates = self._losses(images, labels, self._strength(epoch, number))
-            omega = terms[3] / terms[0]
-            stopping, total_loss, omega, *rates = self._agreed(stop.requested, loss.item(), omega, *rates)
+            stopping, total_loss, *rates = self._agreed(stop.requested, loss.item(), *rates)
             if not math.isfinite(total_loss):
                 raise self._diverged(f"the loss became {total_loss} in epoch {epoch + 1}, batch {number + 1}")
             self.optimizer.zero_grad()
             self.fabric.backward(loss)
             self.optimizer.step()
-            self._steer(epoch, number, omega / self.fabric.world_size, rates)
+            self._steer(epoch, number, rates)
             sums = [total + term for total, term in zip(sums, terms, strict=True)]
             for reporter in self.reporters:
                 reporter.step(epoch, number + 1, sums[1] / sums[0], sums[2] / sums[0])
@@ -368,6 +371,8 @@ class _Training:
     def _set_budget(self, budget: float | str, batches: int) -> None:
         reference = _reference_joules(self.run, self.recipe)
         self.budget = Budget(budget, self.recipe.training.epochs, batches, reference)
+        sample = [images for images, _ in self._evenly_chosen(SAMPLE_BATCHES)]
+        self.sample = torch.cat(sample).contiguous(memory_format=torch.channels_last)
         self.averaged = self._evenly_chosen(AVERAGED_BATCHES)
 
     def _evenly_chosen(self, batches: int) -> Batches:
@@ -383,21 +388,30 @@ class _Training:
             device=self.fabric.device,
         )
 
+    @torch.no_grad()
+    def _look(self) -> float:
+        """Ω of the sample, by its own statistics."""
+        assert self.penalty is not None  # a recipe with a budget
+        assert self.sample is not None
+        with by_batch_statistics(self.model), watch(self.model, self.recipe.neuron.steps) as activity:
+            self.model(self.sample)
+        return self._agreed(self.penalty(activity).item())[0] / self.fabric.world_size
+
     def _settle(self) -> None:
         """What is judged by its averages is the network that was steered, not the mean of those before it."""
         if self.budget is not None and self.budget.reference is not None and self.averaged is not None:
             batches = (images.contiguous(memory_format=torch.channels_last) for images, _ in self.averaged)
             settle_averages(self.model, batches)
 
-    def _steer(self, epoch: int, batch: int, omega: float, rates: list[float]) -> None:
+    def _steer(self, epoch: int, batch: int, rates: list[float]) -> None:
         if self.guard is not None:
             self.guard.observe([rate / self.fabric.world_size for rate in rates])
         if self.budget is None:
             return
-        self.budget.step(epoch, batch, omega)
+        self.budget.step(epoch, batch, self._look() if self.budget.looks(epoch, batch) else None)
         if self.budget.checks(epoch, batch):
             self._settle()
-            self.budget.checked(self._joules_now())
+            self.budget.checked(self._joules_now(), self._look())
 
     def _joules_now(self) -> float:
         validation = self.data.validation
@@ -412,7 +426,7 @@ class _Training:
         budget, energy = self.budget, validation.energy
         if budget is None or energy is None:
             return
-        budget.measured(epoch, energy.joules)
+        budget.measured(epoch, energy.joules, self._look())
         if budget.wanted(epoch) is not None and budget.target is not None and budget.reference is not None:
             silent = tuple(layer.name for layer in energy.layers if layer.rate == 0)
             candidate = Candidate(epoch, energy.joules, validation.accuracy, silent)
