@@ -35,7 +35,7 @@ def test_each_point_is_an_ordinary_run_that_begins_where_the_one_before_ended(wa
     chain = recipes(RECIPE, PLAN)
     assert [recipe.penalty.strength for recipe in chain] == [0, 4, 64, 1024]
     assert [recipe.training.epochs for recipe in chain] == [4, 2, 2, 2]
-    assert [recipe.optimizer.lr for recipe in chain] == pytest.approx([0.02, 0.01, 0.006, 0.002])
+    assert [recipe.optimizer.lr for recipe in chain] == [0.02, 0.01, 0.01, 0.01]
     assert [Path(point["run"]).name for point in points(curve)] == [recipe.name for recipe in chain]  # type: ignore[arg-type]
     for before, recipe in itertools.pairwise(chain):
         assert recipe.training.start_from == before.name
@@ -89,9 +89,9 @@ def test_a_ramp_rises_from_batch_to_batch(tmp_path: Path) -> None:
     assert [entry["strength"] for entry in run.metrics] == pytest.approx([2 / 3, 4 / 3, 2])
 
 
-def test_restarts_keep_the_learning_rate() -> None:
-    chain = recipes(RECIPE, Plan(points=4, schedule="restarts"))
-    assert {recipe.optimizer.lr for recipe in chain[1:]} == {0.01}
+def test_steps_lower_the_learning_rate() -> None:
+    chain = recipes(RECIPE, Plan(points=4, schedule="steps"))
+    assert [recipe.optimizer.lr for recipe in chain] == pytest.approx([0.02, 0.01, 0.006, 0.002])
 
 
 def test_the_curve_ends_where_the_accuracy_breaks(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def walk_frontier(
     first: Annotated[float, typer.Option(help="The strength of the first point after the baseline.")] = 2.0,
     ratio: Annotated[float, typer.Option(help="By which it is multiplied from point to point.")] = 2.0,
     stretch: Annotated[int | None, typer.Option(help="Epochs of each point; by default, for 2.5 runs in all.")] = None,
-    schedule: Annotated[str, typer.Option(help="steps, restarts or ramp.")] = "steps",
+    schedule: Annotated[str, typer.Option(help="restarts, steps or ramp.")] = "restarts",
     accelerator: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     as_json: AsJson = False,
 ) -> None:
