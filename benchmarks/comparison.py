@@ -2,8 +2,9 @@
 
 For each network: a training step of 100 images (forward, backward, Adam; ours with Ω_syn), its peak memory in a process
 of its own, inference of 100 images, and what each tool's counter makes of the inference of one and the same network,
-ours (snnTorch has no counter). All in float32 and channels last, taking turns; the event engine answers one image after
-the other on one core, for a network that fires at 2 %. The peers are those that are installed (`make peers` does it).
+ours (snnTorch has no counter). All channels last, taking turns, in float32; steps in bfloat16 too, where the machine
+has it. The event engine answers one image after the other on one core, for a network that fires at 2 %. The peers are
+those that are installed (`make peers` does it).
 
 python benchmarks/comparison.py [--models cnn7 vgg11 resnet18] [--turns 9] [--out docs/speed.md]
 """
@@ -21,7 +22,7 @@ from activity import firing_at
 from counters import COUNTERS, installed
 from timing import Timings, console, describe_machine, interleaved
 from torch import nn
-from training import BATCH, PEERS, contestant
+from training import BATCH, PEERS, contestant, native_bfloat16
 
 import picojoule as pj
 from agreement import measuring, plain
@@ -32,7 +33,7 @@ QUIET = 0.02
 Turns = dict[str, Callable[[], None]]
 Row = tuple[str, ...]
 TITLES: Row = (
-    *("network", "tool", "step [s]", "ours : it", "peak memory [MiB]", "ours : it"),
+    *("network", "precision", "tool", "step [s]", "ours : it", "peak memory [MiB]", "ours : it"),
     *("inference [s]", "ours : it", "our network, counted by it [s]", "counted : uncounted"),
 )
 
@@ -78,23 +79,25 @@ def spikes_only(name: str) -> Turns:
     return {"events": walked, "dense": dense}
 
 
-def rows(name: str, turns: int) -> tuple[list[Row], str]:
+def rows(name: str, precisions: list[str], turns: int) -> tuple[list[Row], str]:
     everybody = ["ours", *peers()]
     with kept_memory():
-        steps = interleaved({who: contestant(who, name, "fp32") for who in everybody}, turns, title=f"{name} steps")
         answers = interleaved(inference(name), turns, title=f"{name} inference")
-    peaks = {who: peak.growth(contestant, who, name, "fp32", warmup=2) / 2**20 for who in everybody}
-    table = []
-    for who in everybody:
-        counter = {"ours": "picojoule", "spikingjelly": "SpikingJelly"}.get(who, "")
-        table.append(
-            (
-                *(name, "picojoule" if who == "ours" else who, f"{steps.median(who):.3f}", _ratio(steps, who)),
-                *(f"{peaks[who]:.0f}", f"{peaks['ours'] / peaks[who]:.2f}"),
-                *(f"{answers.median(who):.3f}", _ratio(answers, who)),
-                *_counting(answers, counter, who),
+    table: list[Row] = []
+    for precision in precisions:
+        with kept_memory():
+            contestants = {who: contestant(who, name, precision) for who in everybody}
+            steps = interleaved(contestants, turns, title=f"{name} steps, {precision}")
+        peaks = {who: peak.growth(contestant, who, name, precision, warmup=2) / 2**20 for who in everybody}
+        for who in everybody:
+            tool = "picojoule" if who == "ours" else who
+            table.append(
+                (
+                    *(name, precision, tool, f"{steps.median(who):.3f}", _ratio(steps, who)),
+                    *(f"{peaks[who]:.0f}", "" if who == "ours" else f"{peaks['ours'] / peaks[who]:.2f}"),
+                    *(_answering(answers, who) if precision == "fp32" else ("–",) * 4),
+                )
             )
-        )
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     single = interleaved(spikes_only(name), turns, title=f"{name} events")
@@ -115,22 +118,24 @@ def _ratio(timings: Timings, who: str) -> str:
     return f"{timings.median('ours') / timings.median(who):.2f} ({low:.2f} – {high:.2f})"
 
 
-def _counting(answers: Timings, counter: str, who: str) -> tuple[str, str]:
-    if counter not in COUNTERS or f"{counter} counts" not in answers.seconds:
-        return "–", "–"
+def _answering(answers: Timings, who: str) -> Row:
+    counter = {"ours": "picojoule", "spikingjelly": "SpikingJelly"}.get(who, "")
     counts = f"{counter} counts"
-    return f"{answers.median(counts):.3f}", f"{answers.median(counts) / answers.median('ours'):.2f}"
+    counted = ("–", "–")
+    if counter in COUNTERS and counts in answers.seconds:
+        counted = (f"{answers.median(counts):.3f}", f"{answers.median(counts) / answers.median('ours'):.2f}")
+    return f"{answers.median(who):.3f}", _ratio(answers, who), *counted
 
 
 def page(tables: list[Row], lines: list[str], turns: int) -> str:
     text = [
         "# Speed and memory beside the peers",
         "",
-        f"Made by `python benchmarks/comparison.py` on {describe_machine()}. Batches of {BATCH} images, float32, "
+        f"Made by `python benchmarks/comparison.py` on {describe_machine()}. Batches of {BATCH} images, "
         f"channels last; medians of {turns} interleaved turns, in brackets the quartiles of single turns.",
         "",
         "| " + " | ".join(TITLES) + " |",
-        "|---|---|" + "---:|" * (len(TITLES) - 2),
+        "|---|---|---|" + "---:|" * (len(TITLES) - 3),
         *("| " + " | ".join(row) + " |" for row in tables),
         "",
         f"One image at a time on one core, networks that fire at {QUIET:.0%}:",
@@ -149,7 +154,7 @@ def main() -> None:
     tables: list[Row] = []
     lines = []
     for name in options.models:
-        table, line = rows(name, options.turns)
+        table, line = rows(name, ["fp32", *(["bf16"] * native_bfloat16())], options.turns)
         tables += table
         lines.append(line)
     text = page(tables, lines, options.turns)

@@ -184,9 +184,14 @@ def fastest(times: Timings, names: list[str]) -> str:
     return min(names, key=times.median)
 
 
+def native_bfloat16() -> bool:
+    """Whether the machine computes in it itself: emulated, a step takes many times as long."""
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    native = native_bfloat16()
     parser.add_argument("--models", nargs="+", default=["cnn7", "vgg11"], choices=pj.zoo.names())
     parser.add_argument("--precisions", nargs="+", default=["fp32", *(["bf16"] * native)], choices=["fp32", "bf16"])
     parser.add_argument("--turns", type=int, default=15)
