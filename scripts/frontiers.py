@@ -35,9 +35,15 @@ def main() -> None:
     baselines = {run.recipe.seed: run for run in found["from scratch"] if not run.recipe.penalised}
     curves = {name: _scored(runs, baselines) for name, runs in found.items()}
     for name, curve in curves.items():
-        cost = statistics.fmean(seed["cost"] for seed in curve)
-        aucs = " ".join(f"AUC({c}) {statistics.fmean(seed[f'auc{c}'] for seed in curve):.4f}" for c in CUTOFFS)
-        print(f"{name}: {len(curve)} seeds, {cost:.2f} runs, {aucs}")
+        if not curve:
+            print(f"{name}: no run is finished")
+            continue
+        aucs = [
+            f"AUC({cutoff}) {statistics.fmean(values):.4f} ({', '.join(f'{value:.4f}' for value in values)})"
+            for cutoff in CUTOFFS
+            for values in [[seed[f"auc{cutoff}"] for seed in curve]]
+        ]
+        print(f"{name}: {statistics.fmean(seed['cost'] for seed in curve):.2f} runs, {', '.join(aucs)}")
     write(options.out, curves)
 
 
