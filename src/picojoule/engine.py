@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed
 from torch.multiprocessing.spawn import ProcessException
 
 from picojoule import training
@@ -133,6 +134,8 @@ def _in_process(fabric: Fabric, train: Callable[[Fabric], None], problems: Any) 
     except (PicojouleError, Interrupted) as problem:
         problems.put(problem)
         raise
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()  # its threads would abort a process that ends before them
 
 
 def _precision(recipe: Recipe, accelerator: str) -> str:

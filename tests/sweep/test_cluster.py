@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -198,7 +199,7 @@ def test_a_cluster_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ray.shutdown()
     # Ray would find any other cluster of this machine, such as that of the tests that run beside this one.
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr("ray._private.services.find_gcs_addresses", set)
+    monkeypatch.setattr("ray._private.services.find_gcs_addresses", functools.cache(set))  # Ray clears its cache
     monkeypatch.setattr("ray._private.services.find_bootstrap_address", lambda _: None)
     with pytest.raises(pj.PicojouleError, match=r"no Ray cluster was found at auto .*--address"):
         pj.sweep.run([tiny.recipe()], tmp_path, on="ray", address="auto", watcher=Quiet())
