@@ -36,6 +36,7 @@ from torch import Tensor, nn
 import picojoule as pj
 from picojoule import events
 from picojoule.record import write_atomically
+from picojoule.report.curve import budget_label
 
 IMAGES = 64
 DENSE = ("PyTorch", "PyTorch channels-last", "ONNX Runtime")
@@ -105,7 +106,8 @@ def trained(folder: Path, compared: int) -> Measured:
     images = data.normalization(images) if recipe.data.normalize else images
     labels = data.test.labels[:compared]
     net, accuracy = pj.load_model(run), run.result["test"]["accuracy"]
-    return measured(f"λ' = {recipe.penalty.strength:g}", net, images, labels, accuracy)
+    asked = f"λ' = {recipe.penalty.strength:g}" if recipe.penalty.budget is None else f"budget {budget_label(recipe)}"
+    return measured(f"{asked}, seed {recipe.seed}", net, images, labels, accuracy)
 
 
 def synthetic(name: str, rate: float, images: Tensor) -> Measured:
@@ -353,6 +355,8 @@ def main() -> None:
     with torch_threads(1):
         if options.runs:
             networks = [trained(folder, options.compared) for folder in options.runs]
+            if len({network.label for network in networks}) < len(networks):
+                raise SystemExit("two of the runs have the same strength or budget and the same seed: name one of them")
             model = pj.Run.at(options.runs[0]).recipe.model.name
         else:
             images = pictures(options.model, options.compared)
