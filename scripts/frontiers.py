@@ -5,9 +5,9 @@ and those of frontier-longer.toml, with as many epochs as the point of the front
 Energies are relative to the baseline of the seed; as in a report, the baseline is not among a curve's points.
 
 picojoule sweep recipes/small/curve.toml --into results/fashion-mnist/runs
-picojoule sweep recipes/small/frontier-longer.toml --into results/fashion-mnist/longer
+picojoule sweep recipes/small/frontier-longer.toml --into results/fashion-mnist-longer
 picojoule frontier recipes/small/frontier.toml --into results/fashion-mnist/frontier-steps     # and the others
-python scripts/frontiers.py results/fashion-mnist
+python scripts/frontiers.py results/fashion-mnist --longer results/fashion-mnist-longer
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ CUTOFFS = (70, 50)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--longer", type=Path, default=Path("results/fashion-mnist-longer"))
     parser.add_argument("--out", type=Path, default=Path("results/fashion-mnist/frontiers.json"))
     options = parser.parse_args()
     found = {folder.name: gather(folder) for folder in sorted(options.folder.glob("frontier-*"))}
     found["from scratch"] = gather(options.folder / "runs", "curve.toml")
-    found["from scratch, as many epochs"] = gather(options.folder / "longer", "frontier-longer.toml")
+    found["from scratch, as many epochs"] = gather(options.longer, "frontier-longer.toml")
     baselines = {run.recipe.seed: run for run in found["from scratch"] if not run.recipe.penalised}
     curves = {name: _scored(runs, baselines) for name, runs in found.items()}
     for name, curve in curves.items():
