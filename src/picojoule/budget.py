@@ -5,7 +5,7 @@ The problem is min CE subject to E ≤ target. A run has three stretches:
 1. *reference*, the first tenth of the epochs (at least one): no penalty; E on the validation images at its end is the
    reference energy E₀, unless a finished run was named for it;
 2. *descent*, up to 85 % of the run: the share x of E₀ that is wanted falls from 1 to the budget so that 1/x grows
-   evenly (a descent of half the run cost about a point of accuracy);
+   evenly;
 3. *hold*: it stays there while the learning rate runs out.
 
     λ = (1/Ω₀) · (1/x − 1) · exp(I) · (1 + K(τ)·e within [−3, 5]),   e = log(E / (x·E₀)),   I ← I + 12·e·Δτ in the hold
