@@ -68,6 +68,23 @@ def test_the_small_trade_off_of_cnn7() -> None:
     assert len({(recipe.penalty.kind, recipe.penalty.p) for recipe in recipes}) == 6
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_more_seeds_add_runs_and_keep_those_there_are(name: str) -> None:
+    one, three = (set(find(name).work.recipes(SCALES["small"].with_seeds(count))) for count in (1, 3))
+    assert one <= three
+    assert len(three) == 3 * len(one)
+
+
+def test_the_small_rates() -> None:
+    def rates(name: str) -> set[float]:
+        return {recipe.optimizer.lr for recipe in find(name).work.recipes(SCALES["small"])}
+
+    assert rates("tradeoff-cnn7-adam") == {3e-3}
+    assert rates("tradeoff-vgg11-adam") == {3e-4}
+    assert rates("tradeoff-resnet18-adam") == {1e-3}
+    assert rates("tradeoff-vgg11-msgd") == rates("tradeoff-cnn7-msgd") == {1e-2}  # the paper's
+
+
 def test_experiments_share_runs() -> None:
     for size in SCALES:
         small = size == "small"

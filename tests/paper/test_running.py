@@ -62,6 +62,24 @@ def test_a_small_scale_does_not_replace_a_large_one(tmp_path: Path) -> None:
     run(find("hyperparameters"), "full", tmp_path / "runs", tmp_path / "out")
 
 
+def test_fewer_seeds_do_not_replace_more(tmp_path: Path) -> None:
+    folders = tmp_path / "runs", tmp_path / "out"
+    assert run(find("hyperparameters"), "small", *folders, seeds=3).to_dict()["seeds"] == 3
+    with pytest.raises(PicojouleError, match="the scale small with 3 seeds, which those of 1 seed would replace"):
+        run(find("hyperparameters"), "small", *folders)
+    assert run(find("hyperparameters"), "full", *folders).to_dict()["seeds"] == 3
+
+
+@pytest.mark.slow
+def test_several_seeds_are_several_runs_of_each_setting(tmp_path: Path) -> None:
+    made = run(find("tradeoff-cnn7-adam"), "smoke", tmp_path / "runs", tmp_path / "out", seeds=2)
+    assert made.runs == 4
+    points = made.findings.tables["points"]
+    assert [row[:3] for row in points.rows] == [("none", "0", 2), ("Ω_syn (p = 1)", "64", 2)]
+    assert "smoke scale, 2 seeds" in points.title
+    assert {Run(path).recipe.seed for path in (tmp_path / "runs").glob("cnn7-*")} == {0, 1}
+
+
 def test_an_estimate_by_hand(tmp_path: Path) -> None:
     """Of 37 runs with 700 steps of 1 s, 3500 images shown for 1 ms each during training and 5000 after it."""
     experiment, scale = find("tradeoff-cnn7-adam"), SCALES["small"]

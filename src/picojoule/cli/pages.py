@@ -63,6 +63,7 @@ def paper_run(
     scale: Annotated[str, typer.Option(help="full (the paper's), small (hours on 2 cores) or smoke.")] = "small",
     into: PaperRuns = Path("runs/paper"),
     out: Annotated[Path, typer.Option(help="Tables and figures go to OUT/NAME.")] = Path("paper"),
+    seeds: Annotated[int | None, typer.Option(help="Runs of each setting; full has 3 of them, the others 1.")] = None,
     workers: Workers = None,
     on: On = "local",
     address: Address = None,
@@ -80,13 +81,14 @@ def paper_run(
     produced = []
     for experiment in wanted:
         with transfer_bar() as progress:
-            paper.fetch_data(experiment, paper.SCALES[size], note, progress)
+            paper.fetch_data(experiment, paper.SCALES[size].with_seeds(seeds), note, progress)
         with standard_output_kept():  # Ray prints what happens to its tasks
             made = paper.run(
                 experiment,
                 size,
                 into,
                 out,
+                seeds=seeds,
                 workers=workers,
                 on=place,
                 address=address,

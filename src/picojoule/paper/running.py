@@ -44,6 +44,7 @@ class Produced:
             "title": self.experiment.title,
             "place": self.experiment.place,
             "scale": self.scale.name,
+            "seeds": len(self.scale.seeds),
             "stand_ins": dict.fromkeys(sorted(self.scale.replaced), STAND_IN),
             "runs": self.runs,
             "failures": [{"run": failure.recipe.name, "reason": failure.reason} for failure in self.failures],
@@ -61,6 +62,7 @@ def run(
     into: str | os.PathLike[str] = "runs/paper",
     out: str | os.PathLike[str] = "paper",
     *,
+    seeds: int | None = None,
     workers: int | None = None,
     on: Where = "local",
     address: str | None = None,
@@ -70,11 +72,13 @@ def run(
     """Train what is missing in `into`, which all experiments share, and write tables and figures to `out/NAME`.
 
     The same call again trains nothing. Where a run fails, the tables show what there is. At the scale "smoke" digits
-    stand in for a data set that is not in the cache; at the others it is fetched.
+    stand in for a data set that is not in the cache; at the others it is fetched. `seeds` is how many runs each setting
+    has; the scale's own number unless given.
     """
     folder = Path(out) / experiment.name
-    _spare_larger(folder, size)
-    scale = fetch_data(experiment, SCALES[size], say)
+    wanted = SCALES[size].with_seeds(seeds)
+    _spare_larger(folder, wanted)
+    scale = fetch_data(experiment, wanted, say)
     made(folder)  # before the hours of training
     recipes = experiment.work.recipes(scale)
     failures: tuple[Failure, ...] = ()
@@ -86,16 +90,26 @@ def run(
     return replace(produced, files=(*produced.files, folder / _SUMMARY))
 
 
-def _spare_larger(folder: Path, size: Size) -> None:
+def _spare_larger(folder: Path, scale: Scale) -> None:
     try:
-        before = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))["scale"]
-    except (OSError, ValueError, KeyError, TypeError):  # nothing there, or nothing that is a summary
+        summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
+        before, seeds = SIZES.index(summary["scale"]), int(summary.get("seeds", 1))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # nothing there, or nothing that is a summary
         return
-    if before in SIZES and SIZES.index(before) < SIZES.index(size):
+    now, fewer = SIZES.index(scale.name), len(scale.seeds) < seeds
+    if before < now or (before == now and fewer):
+        held = f"the scale {SIZES[before]}"
+        if before == now:
+            held = f"{held} with {_counted(seeds)}"
+        wanted = scale.name if before < now else _counted(len(scale.seeds))
         raise PicojouleError(
-            f"{folder} holds the results of the scale {before}, which those of {size} would replace: choose another "
-            "folder with --out"
+            f"{folder} holds the results of {held}, which those of {wanted} would replace: choose another folder with "
+            "--out"
         )
+
+
+def _counted(seeds: int) -> str:
+    return "1 seed" if seeds == 1 else f"{seeds} seeds"
 
 
 def fetch_data(
@@ -115,15 +129,18 @@ def fetch_data(
 def _titled(found: Findings, experiment: Experiment, scale: Scale) -> Findings:
     """Every table and figure says what it is, at which scale, and on what data if not on its own."""
     notes = [*found.notes]
-    title = f"{experiment.title} ({scale.name} scale)" if experiment.work.scaled else experiment.title
+    title = experiment.title
+    if experiment.work.scaled:
+        shown = f"{scale.name} scale" + (f", {_counted(len(scale.seeds))}" if experiment.work.recipes(scale) else "")
+        title = f"{title} ({shown})"
     if scale.replaced:
         stand_in = f"on {STAND_IN} instead of {' and '.join(sorted(scale.replaced))}"
         title = f"{title}, {stand_in}"
         notes.append(f"Made {stand_in}, which cannot be had here: `picojoule data fetch` gets it.")
     if experiment.work.scaled and scale.name != "full":
         notes.append(
-            f"The {scale.name} scale has fewer images, epochs, settings and seeds than the paper, so its numbers are "
-            "not expected to be the paper's."
+            f"The {scale.name} scale has fewer images, epochs and settings than the paper, so its numbers are not "
+            "expected to be the paper's."
         )
     notes += reference.misprints(experiment.labels)
     return Findings(
