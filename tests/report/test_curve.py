@@ -16,8 +16,9 @@ import pytest
 import picojoule as pj
 import synthetic
 from picojoule.frontier import Plan, recipes
-from picojoule.report import Curve, Point, curves, gather, mean_table, score, score_table, settings
+from picojoule.report import Curve, Point, curves, gather, mean_table, score, score_table, seed_table, settings
 from picojoule.report.scoring import score_names
+from picojoule.tables import Estimate
 
 STRENGTHS = (0, 1, 16, 256)
 
@@ -203,3 +204,17 @@ def test_reference_scores_stand_beside_ours() -> None:
 
 def test_a_single_point_is_no_curve() -> None:
     assert set(score(Curve("Ω_syn", "p = 1", (Point(0.25, 0.85), Point(0.25, 0.8)))).values()) == {None}
+
+
+def test_the_areas_of_single_seeds() -> None:
+    """Of two seeds, by hand: 0.9 from 0.5 on is 0.2/0.3 of the half, 0.85 from 0.2 on is 0.15/0.3 of 0.8."""
+    one = [Point(0.5, 0.9, seed=0), Point(0.6, 0.6, seed=0)]
+    other = [Point(0.2, 0.85, seed=3), Point(0.9, 0.2, seed=3)]
+    lonely = Point(0.1, 0.99, seed=7)
+    sheet = seed_table([Curve("a", "", (*one, *other, lonely)), Curve("b", "", (lonely,))], (70,))
+    assert sheet.titles == ["curve", *(f"AUC(70) {which} [%]" for which in ("mean", "seed 0", "seed 3", "seed 7"))]
+    (label, mean, *alone), unknown = sheet.rows
+    assert label == "a"
+    assert alone == [pytest.approx(1 / 3), pytest.approx(0.4), None]
+    assert mean == Estimate(pytest.approx(11 / 30), pytest.approx(0.4 / 6 / 2**0.5))
+    assert unknown == ("b", None, None, None, None)

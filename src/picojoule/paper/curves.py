@@ -104,13 +104,16 @@ def empty_curve(label: str) -> Curve:
 
 
 def scored(curves: Sequence[Curve], printed: dict[str, dict[str, float]]) -> dict[str, Sheet]:
-    """A table for each score, beside the paper's, and one of all points."""
+    """A table for each score, beside the paper's, one of all points, and one of the areas of single seeds."""
     cutoffs = sorted({int(name.split("(")[1][:-1]) for scores in printed.values() for name in scores}, reverse=True)
     whole = report.score_table(curves, cutoffs, printed)
     parts = {"auc": "AUC", "spearman": "Spearman", "mutual-information": "MI", "knn-mutual-information": "kNN MI"}
+    drawn = [curve for curve in curves if curve.points]
+    several = len({point.seed for curve in drawn for point in curve.points}) > 1
     return {
         **{name: _only(whole, score) for name, score in parts.items()},
-        "points": report.mean_table(curve for curve in curves if curve.points),
+        **({"auc-by-seed": report.seed_table(drawn, cutoffs)} if several else {}),
+        "points": report.mean_table(drawn),
     }
 
 

@@ -9,7 +9,7 @@ from picojoule.report.collection import Collection, Entry, gather
 from picojoule.report.comparison import Comparison
 from picojoule.report.curve import Curve, Point, Setting, curves, mean_table, settings
 from picojoule.report.drawing import save
-from picojoule.report.scoring import score, score_table
+from picojoule.report.scoring import score, score_table, seed_table
 from picojoule.report.writing import Report, write
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "save",
     "score",
     "score_table",
+    "seed_table",
     "settings",
     "shares",
     "write",

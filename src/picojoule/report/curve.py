@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,6 +70,10 @@ class Curve:
     @property
     def accuracies(self) -> list[float]:
         return [point.accuracy for point in self.points]
+
+    def of_seed(self, seed: int) -> Curve:
+        """Those of its points that have this seed."""
+        return replace(self, points=tuple(point for point in self.points if point.seed == seed))
 
 
 @dataclass(frozen=True)

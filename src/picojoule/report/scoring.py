@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from picojoule import tradeoff
 from picojoule.report.curve import Curve
-from picojoule.tables import Column, Sheet
+from picojoule.tables import Cell, Column, Estimate, Sheet
 
 CUTOFFS = (70, 50)
 
@@ -66,3 +66,26 @@ def score_table(
                 row += ["", ""] if other is None else [other, None if value is None else value - other]
         rows.append(tuple(row))
     return Sheet(tuple(columns), tuple(rows))
+
+
+def seed_table(curves: Iterable[Curve], cutoffs: Iterable[float] = CUTOFFS) -> Sheet:
+    """AUC of each seed by itself, and mean ± sample standard deviation; a seed must have two points or more.
+
+    Energy stays relative to the baseline's mean over seeds. Pooled points keep the best seed at each energy, so the
+    pooled area is above these means: this table tells how far a difference of areas is one of seeds.
+    """
+    cutoffs, form = tuple(cutoffs), _SCORES["AUC"][1]
+    curves = list(curves)
+    seeds = sorted({point.seed for curve in curves for point in curve.points})
+    titles = [f"AUC({cutoff:g}) {which}" for cutoff in cutoffs for which in ("mean", *(f"seed {s}" for s in seeds))]
+    rows = []
+    for curve in curves:
+        row: list[Cell] = [curve.label]
+        alone = {seed: score(curve.of_seed(seed), cutoffs) for seed in seeds}
+        for cutoff in cutoffs:
+            areas = [alone[seed][f"AUC({cutoff:g})"] for seed in seeds]
+            defined = [area for area in areas if area is not None]
+            row += [Estimate.of(defined) if defined else None, *areas]
+        rows.append(tuple(row))
+    columns = (Column("curve"), *(Column(title + form.title, form.digits, form.scale) for title in titles))
+    return Sheet(columns, tuple(rows))
