@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from picojoule.errors import PicojouleError
-from picojoule.recipe import Recipe, named, overridden, parse, put, read
+from picojoule.recipe import Recipe
+from picojoule.recipe.reading import named, overridden, parse, put, read
 
 Block = dict[str, list[Any]]
 """Dotted recipe keys and their values."""

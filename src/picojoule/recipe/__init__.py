@@ -1,0 +1,11 @@
+"""A recipe: everything that decides a run, as one typed, frozen value; TOML on disk.
+
+Convention: a key is ``section.key``; ``seed`` stands alone. Only ``model.name`` and ``data.name`` have no default.
+What a recipe leaves out is filled in when it is loaded, so a stored recipe is complete, and its digest, which names the
+run, covers every value. Types are strict, but a whole number will do where a number is wanted. Every mistake is one
+sentence that names the key, the value, and what is allowed.
+"""
+
+from picojoule.recipe.recipe import Recipe
+
+__all__ = ["Recipe"]

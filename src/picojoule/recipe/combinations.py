@@ -1,0 +1,160 @@
+"""What belongs together: checks across the keys of a recipe, each of which is as it should be by itself."""
+
+from __future__ import annotations
+
+from picojoule import zoo
+from picojoule.data import DATASETS
+from picojoule.errors import PicojouleError
+from picojoule.recipe.sections import MEMBRANE_KEYS, Content
+from picojoule.recipe.wording import shown
+from picojoule.surrogate import ChecksThreshold
+
+ZOO_SIDE = 32
+"""Height and width of the images that every network of the zoo takes."""
+
+
+def check(recipe: Content) -> None:
+    """Refuse keys that do not go together."""
+    _check_size(recipe)
+    _check_data(recipe)
+    _check_neuron(recipe)
+    _check_penalty(recipe)
+    _check_budget(recipe)
+
+
+_LARGEST = 1e30
+
+
+def _check_size(recipe: Content) -> None:
+    """PyTorch takes no scalar that float32 cannot hold."""
+    scalars = {
+        "optimizer.lr": recipe.optimizer.lr,
+        "optimizer.weight_decay": recipe.optimizer.weight_decay,
+        "neuron.threshold": recipe.neuron.threshold,
+    }
+    for key, value in scalars.items():
+        if abs(value) > _LARGEST:
+            raise PicojouleError(
+                f"{key} = {value:g} is not allowed, for networks are trained in float32: take a number of size up to "
+                f"{_LARGEST:g}"
+            )
+
+
+def _check_data(recipe: Content) -> None:
+    data = recipe.data
+    limits = {"limit": data.limit, "limit_validation": data.limit_validation, "limit_test": data.limit_test}
+    for (key, limit), images in zip(limits.items(), DATASETS[data.name].splits, strict=True):
+        if limit is not None and not recipe.classes <= limit <= images:
+            raise PicojouleError(
+                f"data.{key} = {limit} is not allowed with data.name = {data.name!r}: take a whole number from "
+                f"{recipe.classes}, one image a class, to {images}, or leave it out"
+            )
+    _, height, width = recipe.input_shape
+    if recipe.model.name in zoo.names() and (height, width) != (ZOO_SIDE, ZOO_SIDE):
+        raise PicojouleError(
+            f"data.pad = {data.pad} makes the images of {data.name!r} {height}×{width}, but model.name = "
+            f"{recipe.model.name!r} takes {ZOO_SIDE}×{ZOO_SIDE}: take data.pad = {data.pad + (ZOO_SIDE - height) // 2}"
+        )
+
+
+def _check_neuron(recipe: Content) -> None:
+    neuron = recipe.neuron
+    here = f"is not allowed with neuron.kind = {neuron.kind!r}"
+    if neuron.kind not in ("if", "lif") and neuron.steps != 1:
+        raise PicojouleError(f"neuron.steps = {neuron.steps} {here}, which has no memory: take neuron.steps = 1")
+    for key in MEMBRANE_KEYS:
+        value = getattr(neuron, key)
+        if value is not None and (neuron.kind not in ("if", "lif") or (neuron.kind == "if" and key == "leak")):
+            kinds = "'lif'" if key == "leak" else "'if' or 'lif'"
+            raise PicojouleError(f"neuron.{key} = {shown(value)} {here}: leave it out or take neuron.kind = {kinds}")
+    if neuron.kind == "relu":
+        if recipe.penalty.strength > 0:
+            raise PicojouleError(
+                f"penalty.strength = {recipe.penalty.strength:g} is not allowed with neuron.kind = 'relu', which has "
+                "no spikes: take penalty.strength = 0 or neuron.kind = 'spike'"
+            )
+        return
+    if neuron.kind == "qrelu":
+        if neuron.threshold != 1:
+            raise PicojouleError(
+                f"neuron.threshold = {neuron.threshold:g} {here}, whose steps are 1: take neuron.threshold = 1"
+            )
+        return
+    if neuron.kind in ("if", "lif") and neuron.threshold <= 0:
+        raise PicojouleError(
+            f"neuron.threshold = {neuron.threshold:g} {here}, whose potential starts at 0: take a number above 0"
+        )
+    surrogate = recipe.build_surrogate()
+    if isinstance(surrogate, ChecksThreshold):
+        try:
+            surrogate.check_threshold(neuron.threshold)
+        except PicojouleError as fault:
+            raise PicojouleError(
+                f"neuron.threshold = {neuron.threshold:g} is not allowed with neuron.surrogate = "
+                f"{neuron.surrogate!r}: {fault}"
+            ) from None
+
+
+def _check_penalty(recipe: Content) -> None:
+    penalty = recipe.penalty
+    if penalty.kind != "target":
+        for key, value in (("target", penalty.target), ("reference", penalty.reference)):
+            if value is not None and not (key == "reference" and penalty.budget is not None):
+                raise PicojouleError(
+                    f"penalty.{key} = {shown(value)} is not allowed with penalty.kind = {penalty.kind!r}: leave it "
+                    "out or take penalty.kind = 'target'"
+                )
+        return
+    if penalty.target is None:
+        raise PicojouleError(
+            "penalty.target is missing, which penalty.kind = 'target' needs: take the synaptic operations per image "
+            "that the network is to spend, or a share of those of the run that penalty.reference names"
+        )
+    if penalty.p != 1 or not penalty.normalized:
+        raise PicojouleError(
+            "penalty.kind = 'target' is ((S − S0)/S0)², for which penalty.p and penalty.normalized have no meaning: "
+            "leave them out"
+        )
+
+
+SHORTEST_BUDGET_RUN = 3
+"""Epochs: one to see what the network spends, one to go down, one to stay there."""
+
+
+def _check_budget(recipe: Content) -> None:
+    penalty = recipe.penalty
+    if penalty.rise_from is not None and (penalty.schedule != "constant" or penalty.budget is not None):
+        raise PicojouleError(
+            f"penalty.rise_from = {penalty.rise_from:g} is a schedule of its own: take it with penalty.schedule = "
+            "'constant' and without penalty.budget"
+        )
+    if penalty.guard and (recipe.neuron.kind == "relu" or penalty.kind == "target"):
+        what = "neuron.kind = 'relu'" if recipe.neuron.kind == "relu" else "penalty.kind = 'target'"
+        raise PicojouleError(f"penalty.guard = true is not allowed with {what}, which it cannot guard: leave it out")
+    if penalty.budget is None:
+        return
+    budget = f"penalty.budget = {shown(penalty.budget)}"
+    if recipe.neuron.kind == "relu":
+        raise PicojouleError(
+            f"{budget} is not allowed with neuron.kind = 'relu', which has no spikes: leave it out or take "
+            "neuron.kind = 'spike'"
+        )
+    if penalty.kind == "target":
+        raise PicojouleError(
+            f"{budget} is not allowed with penalty.kind = 'target', which has its own target: leave one of them out"
+        )
+    if penalty.strength > 0:
+        raise PicojouleError(
+            f"{budget} finds the strength by itself, so penalty.strength = {penalty.strength:g} cannot be kept: take "
+            "penalty.strength = 0 or leave one of them out"
+        )
+    if penalty.schedule != "linear":
+        raise PicojouleError(
+            f"{budget} finds the strength by itself, so penalty.schedule = {penalty.schedule!r} has no meaning: leave "
+            "it out"
+        )
+    if recipe.training.epochs < SHORTEST_BUDGET_RUN:
+        raise PicojouleError(
+            f"{budget} needs training.epochs of {SHORTEST_BUDGET_RUN} or more, not {recipe.training.epochs}: one to "
+            "see what the network spends, one to go down, one to stay there"
+        )

@@ -1,0 +1,122 @@
+"""Recipes as TOML text: files, overrides, and one key at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from picojoule.errors import PicojouleError
+from picojoule.recipe.explaining import no_such_key, not_a_section
+from picojoule.recipe.keys import KEYS, SECTIONS, keys_of, takes_text
+from picojoule.recipe.wording import either, plain
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@contextlib.contextmanager
+def named(path: str | os.PathLike[str], overrides: Iterable[str]) -> Iterator[None]:
+    """Put the file and what was to change in it before a mistake that was found in them."""
+    try:
+        yield
+    except PicojouleError as fault:
+        given = " ".join(map(plain, overrides))
+        raise PicojouleError(f"{plain(os.fspath(path))}{given and f' with {given}'}: {fault}") from None
+
+
+def read(path: str | os.PathLike[str]) -> str:
+    """The text of a recipe file."""
+    path = Path(path)
+    shown = plain(str(path))
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, IsADirectoryError):
+        raise PicojouleError(_not_a_file(path)) from None
+    except OSError as fault:
+        raise PicojouleError(f"{shown} cannot be read ({fault.strerror}): name a recipe that you may read") from None
+    except ValueError:  # a null byte in the name
+        raise PicojouleError(f"{shown} is not a path: name a TOML file") from None
+    try:
+        return content.decode()
+    except UnicodeDecodeError as fault:
+        line = content.count(b"\n", 0, fault.start) + 1
+        raise PicojouleError(f"{shown} is not UTF-8 text (line {line}): name a TOML file") from None
+
+
+def _not_a_file(path: Path) -> str:
+    folder = path if path.is_dir() else path.parent
+    names = sorted(found.name for found in folder.glob("*.toml"))
+    near = [] if folder == path else get_close_matches(path.name, names, n=3, cutoff=0.4)
+    what = f"{plain(str(path))} is a folder" if folder == path else f"there is no recipe {plain(str(path))}"
+    if near:
+        return f"{what}: did you mean {either(near)}?"
+    if names:
+        return f"{what}: in {plain(str(folder))} there are {', '.join(map(plain, names[:8]))}"
+    if not folder.is_dir():
+        return f"{what}, nor a folder {plain(str(folder))}: check the path"
+    return f"{what}: {plain(str(folder))} holds no TOML file, so name another folder"
+
+
+def parse(text: str) -> dict[str, Any]:
+    """TOML as nested tables, not yet checked to be a recipe."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as fault:
+        end = f"(at line {text.count(chr(10)) + 1}, the last one)"
+        problem = str(fault).replace("(at end of document)", end)
+        raise PicojouleError(f"this is not valid TOML: {problem}") from None
+    except (RecursionError, ValueError):  # Python limits the depth of calls and the digits of a whole number
+        raise PicojouleError(
+            "this is no recipe: it is nested too deeply or has a number of thousands of digits, but a recipe holds "
+            "only sections of plain values"
+        ) from None
+
+
+def overridden(content: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """The tables of a recipe with each ``section.key=value`` put in."""
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        key = key.strip()
+        if not equals:
+            raise PicojouleError(f"{override!r} is not an override: write section.key=value, as in penalty.strength=64")
+        field = _field(key)
+        put(content, key, _value(text.strip(), wants_text=takes_text(field)))
+    return content
+
+
+def put(content: dict[str, Any], key: str, value: Any) -> None:
+    """Set one key in the tables of a recipe."""
+    _field(key)
+    section, _, leaf = key.rpartition(".")
+    values = content.setdefault(section, {}) if section else content
+    if not isinstance(values, dict):
+        raise PicojouleError(not_a_section(section, values))
+    values[leaf] = value
+
+
+def _field(key: str) -> FieldInfo:
+    if key in SECTIONS:
+        raise PicojouleError(f"{key} is a section: set one of its keys, {either(keys_of(key))}")
+    if key not in KEYS:
+        raise PicojouleError(no_such_key(key))
+    return KEYS[key]
+
+
+def _value(text: str, wants_text: bool) -> Any:
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    # A line break in the text could have started another key.
+    if parsed.keys() != {"value"} or (wants_text and not isinstance(parsed["value"], str)):
+        return text
+    return parsed["value"]

@@ -1,0 +1,173 @@
+"""The typed keys of a recipe, section by section, and what follows from them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from torch import nn
+
+from picojoule import data as datasets
+from picojoule import hardware
+from picojoule.data import DATASETS, Data
+from picojoule.membrane import IF, LIF
+from picojoule.neuron import Spike
+from picojoule.penalty import Kind
+from picojoule.quantized import QuantizedReLU
+from picojoule.recipe.values import (
+    DataName,
+    HardwareName,
+    ModelName,
+    Number,
+    RunName,
+    ShareOrEnergy,
+    SurrogateName,
+)
+from picojoule.rules import Psi
+from picojoule.surrogate import SURROGATES, Surrogate
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class ModelSection(Section):
+    name: ModelName
+
+
+def _usual_pad(known: Mapping[str, Any]) -> int:
+    # The name is absent if it was refused; that is reported, so any number will do.
+    return DATASETS[known["name"]].pad if "name" in known else 0
+
+
+class DataSection(Section):
+    name: DataName
+    limit: int | None = Field(default=None, ge=1, le=10**9)
+    """Train on a class-balanced subset of that many images; None is all of them."""
+    limit_validation: int | None = Field(default=None, ge=1, le=10**9)
+    limit_test: int | None = Field(default=None, ge=1, le=10**9)
+    """Evaluate on such subsets."""
+    augment: bool = False
+    randaugment_n: int = Field(default=2, ge=1, le=15)
+    randaugment_m: int = Field(default=9, ge=1, le=29)
+    normalize: bool = True
+    """Per-channel mean and standard deviation of the training set."""
+    pad: int = Field(default_factory=_usual_pad, ge=0, le=1024)
+    """Black pixels on each side; what the data set needs to be 32×32 unless given."""
+
+    def load(self) -> Data:
+        """The images that this section asks for."""
+        return datasets.load(
+            self.name,
+            limit=self.limit,
+            limit_validation=self.limit_validation,
+            limit_test=self.limit_test,
+            pad=self.pad,
+        )
+
+
+class NeuronSection(Section):
+    kind: Literal["spike", "relu", "qrelu", "if", "lif"] = "spike"
+    steps: int = Field(default=1, ge=1, le=10_000)
+    """The image is given in each as a constant current; the logits are averaged over them."""
+    threshold: Number = 1.0
+    surrogate: SurrogateName = "s3nn"
+    alpha: Number = Field(default=0.25, gt=0)
+    tau: Number = Field(default=0.6, gt=0)
+    # Of the membrane, for "if" and "lif" only; what is left out is as `IF` and `LIF` have it.
+    leak: Number | None = Field(default=None, ge=0, le=1)
+    reset: Literal["subtract", "zero"] | None = None
+    max_spikes: int | None = Field(default=None, ge=1, le=10**9)
+    floor: Number | None = Field(default=None, le=0)
+
+
+MEMBRANE_KEYS = ("leak", "reset", "max_spikes", "floor")
+
+
+class OptimizerSection(Section):
+    name: Literal["adam", "sgd"] = "adam"
+    lr: Number = Field(default=1e-3, gt=0)
+    weight_decay: Number = Field(default=1e-4, ge=0)
+    decay_batch_norm: bool = False
+    """The paper's B_BN."""
+
+
+class PenaltySection(Section):
+    kind: Literal[Kind, "target"] = "syn"
+    p: Number = Field(default=1.0, ge=1)
+    strength: Number = Field(default=0.0, ge=0)
+    """λ', on the normalised penalty; 0 is the baseline."""
+    normalized: bool = True
+    schedule: Literal["linear", "constant"] = "linear"
+    target: Number | None = Field(default=None, gt=0)
+    """Of kind "target": synaptic operations per image, or, where there is a reference, a multiple of its operations."""
+    reference: RunName | None = None
+    """A finished run in the same folder, to which a target or a budget refers."""
+    budget: Annotated[float | str | None, ShareOrEnergy()] = None
+    """The energy that the network is to spend, in place of a strength: a share of the unpenalised energy, or joules."""
+    rise_from: Number | None = Field(default=None, ge=0)
+    """With schedule "constant": the strength begins there and rises evenly, batch by batch, to its full value."""
+    guard: bool | None = None
+    """Keep every layer from falling silent; None is yes where there is a budget, else no."""
+
+
+class EnergySection(Section):
+    psi: Psi = "exact"
+    """One convention for the bill and the penalty."""
+    hardware: HardwareName = hardware.DEFAULT
+
+
+class TrainingSection(Section):
+    epochs: int = Field(default=150, ge=1, le=100_000)
+    batch_size: int = Field(default=100, ge=2, le=100_000)
+    precision: Literal["auto", "32", "bf16-mixed"] = "auto"
+    threads: int = Field(default=2, ge=1, le=1024)
+    """Fixed, because the order of floating-point sums depends on it."""
+    start_from: RunName | None = None
+    """A finished run in the same folder, whose weights are the first ones of this run."""
+
+
+class Content(Section):
+    """All keys of a recipe, each by itself as it should be; whether they go together is for `Recipe` to say."""
+
+    seed: int = Field(default=0, ge=0, le=2**32 - 1)
+    model: ModelSection
+    data: DataSection
+    neuron: NeuronSection = NeuronSection()
+    optimizer: OptimizerSection = OptimizerSection()
+    penalty: PenaltySection = PenaltySection()
+    energy: EnergySection = EnergySection()
+    training: TrainingSection = TrainingSection()
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image, padding included."""
+        channels, height, width = DATASETS[self.data.name].shape
+        return channels, height + 2 * self.data.pad, width + 2 * self.data.pad
+
+    @property
+    def classes(self) -> int:
+        """The number of classes of the data set."""
+        return DATASETS[self.data.name].classes
+
+    def build_surrogate(self) -> Surrogate:
+        """The surrogate with those of ``neuron.alpha`` and ``neuron.tau`` that it has."""
+        kind = SURROGATES[self.neuron.surrogate]
+        build: Callable[..., Surrogate] = kind
+        return build(**{field.name: getattr(self.neuron, field.name) for field in dataclasses.fields(kind)})
+
+    def build_neuron(self) -> Callable[[], nn.Module]:
+        """A factory that makes one neuron module a layer, as ``zoo.create`` takes it."""
+        neuron = self.neuron
+        if neuron.kind == "relu":
+            return nn.ReLU
+        if neuron.kind == "qrelu":
+            return QuantizedReLU
+        if neuron.kind == "spike":
+            return functools.partial(Spike, neuron.threshold, self.build_surrogate())
+        given = {key: value for key in MEMBRANE_KEYS if (value := getattr(neuron, key)) is not None}
+        kind: Callable[..., nn.Module] = IF if neuron.kind == "if" else LIF
+        return functools.partial(kind, neuron.threshold, surrogate=self.build_surrogate(), steps=neuron.steps, **given)
