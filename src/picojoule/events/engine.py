@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from picojoule.activity import Activity, spiking_modules, unwrap
 from picojoule.errors import PicojouleError, unknown
+from picojoule.events.draft import Weights
 from picojoule.events.graph import capture
-from picojoule.events.lowering import Weights, lower
+from picojoule.events.lowering import lower
 from picojoule.events.program import WORD, Memory, Program, SpikeMap
 from picojoule.layout import TimeLayout
 from picojoule.neuron import Spike

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from picojoule.events.program import Floats
+
 Doubles = NDArray[np.float64]
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,3 +118,14 @@ def doubles(tensor: Tensor) -> Doubles:
 def floats(tensor: Tensor) -> Floats:
     values: Floats = tensor.detach().to("cpu", torch.float32).numpy()
     return values
+
+
+def padded(values: Doubles, size: int, filling: float = 0.0) -> Doubles:
+    return np.pad(values, (0, size - len(values)), constant_values=filling)
+
+
+def pair(layer: nn.Module, size: Any, beside: int = 1) -> tuple[int, int]:
+    """Along height and width; a layer of one axis has only the width."""
+    if isinstance(layer, nn.Conv1d | nn.AvgPool1d | nn.MaxPool1d):
+        return beside, size if isinstance(size, int) else size[0]
+    return (size, size) if isinstance(size, int) else (size[0], size[1])

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from picojoule.events.folding import Affine, Doubles, Floats
-from picojoule.events.program import Map
+from picojoule.events.folding import Affine, Doubles
+from picojoule.events.program import Floats, Map
 
 
 @dataclass(eq=False)
@@ -88,3 +88,25 @@ Value = Spikes | Counts | Analog
 
 def describe(value: Any) -> str:
     return {Spikes: "spikes", Counts: "sums of spikes", Analog: "currents"}.get(type(value), "no tensor")
+
+
+class Refused(Exception):
+    """A layer without a rule; the message is the remedy."""
+
+
+def value_of(x: Any) -> Value:
+    """What a rule is given, if that is a value and no number or size."""
+    if not isinstance(x, Spikes | Counts | Analog):
+        raise Refused("let it work on what the layers before it emit")
+    return x
+
+
+def map_of(shape: tuple[int, ...]) -> Map:
+    """[B, F], [B, C, L] or [B, C, H, W]."""
+    if len(shape) == 2:
+        return Map(shape[1])
+    if len(shape) == 3:
+        return Map(shape[1], 1, shape[2])
+    if len(shape) == 4:
+        return Map(*shape[1:])
+    raise Refused(f"its shape {shape} has no place here: use [batch, features], [batch, channels, length] or images")

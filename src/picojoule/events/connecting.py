@@ -1,0 +1,147 @@
+"""Rules of the layers that have weights: convolutions and linear layers, as synapses that spikes or pixels feed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from picojoule.events.currents import plain
+from picojoule.events.draft import Draft, reads, writes
+from picojoule.events.folding import Affine, Doubles, as_rows, doubles, floats, pair
+from picojoule.events.program import LARGEST_TILE, Floats, Kind, Map
+from picojoule.events.values import Analog, Buffer, Counts, Refused, Value, map_of, value_of
+
+MANY_WEIGHTS, FEW_PIXELS = 1 << 20, 4
+"""Beyond so many weights, used for so few pixels, the order of reading memory matters more than registers."""
+
+
+def convolution(draft: Draft, name: str, conv: nn.Module, x: Any, shape: tuple[int, ...]) -> Value:
+    assert isinstance(conv, nn.Conv1d | nn.Conv2d)
+    if conv.padding_mode != "zeros":
+        raise Refused("pad with zeros")
+    weight, mask = _weight(conv)
+    pads = conv._reversed_padding_repeated_twice  # left, right, top, bottom: the last axis comes first
+    return _synapses(
+        draft,
+        name,
+        x,
+        map_of(shape),
+        _two_dimensional(weight),
+        None if mask is None else _two_dimensional(mask),
+        None if conv.bias is None else doubles(conv.bias),
+        stride=pair(conv, conv.stride),
+        pad=(0 if isinstance(conv, nn.Conv1d) else pads[2], pads[0]),
+        dilation=pair(conv, conv.dilation),
+        groups=conv.groups,
+    )
+
+
+def linear(draft: Draft, name: str, layer: nn.Module, x: Any, shape: tuple[int, ...]) -> Value:
+    assert isinstance(layer, nn.Linear)
+    if len(shape) != 2:
+        raise Refused("flatten what it takes to [batch, features]")
+    source = value_of(x).map
+    if source.neurons != layer.in_features:
+        raise Refused("flatten what it takes to [batch, features]")
+    weight, mask = _weight(layer)
+    # A window as large as the map: flattening needs no work of its own.
+    window = (layer.out_features, source.channels, source.height, source.width)
+    return _synapses(
+        draft,
+        name,
+        x,
+        map_of(shape),
+        weight.reshape(window),
+        None if mask is None else mask.reshape(window),
+        None if layer.bias is None else doubles(layer.bias),
+    )
+
+
+def _synapses(
+    draft: Draft,
+    name: str,
+    x: Any,
+    target: Map,
+    weight: Floats,
+    mask: Floats | None,
+    bias: Doubles | None,
+    *,
+    stride: tuple[int, int] = (1, 1),
+    pad: tuple[int, int] = (0, 0),
+    dilation: tuple[int, int] = (1, 1),
+    groups: int = 1,
+) -> Analog:
+    """Currents of `target`'s shape; weight [O, I / groups, KH, KW], mask 0 where a synapse was pruned away."""
+    x = value_of(x)
+    if isinstance(x, Analog):
+        if not x.pixels:
+            raise Refused("let nothing but spikes or the network's input reach it")
+        x = plain(draft, x)  # planar or not: this is the one that can read both
+    counted = not isinstance(x, Analog)
+    if counted and name not in draft.synaptic:
+        draft.synaptic.append(name)
+    outputs, inputs, kernel_h, kernel_w = weight.shape
+    part = Map(outputs // groups, target.height, target.width)
+    bias = np.zeros(outputs) if bias is None else bias
+    whole = draft.buffer(target) if groups > 1 else None
+    step = None
+    for group in range(groups):
+        these = slice(group * part.channels, (group + 1) * part.channels)
+        rows = inputs * kernel_h * kernel_w
+        lanes = part.lanes
+        if rows * lanes >= 1 << 31:
+            raise Refused("make it smaller")
+        step = draft.step(
+            Kind.SYNAPSES,
+            **reads(x, group * inputs, (group + 1) * inputs),
+            **writes(part, draft.buffer(part)),
+            kernel_h=kernel_h,
+            kernel_w=kernel_w,
+            stride_h=stride[0],
+            stride_w=stride[1],
+            pad_h=pad[0],
+            pad_w=pad[1],
+            dilation_h=dilation[0],
+            dilation_w=dilation[1],
+            lanes=lanes,
+            blocks=part.pitch // lanes,
+            rows=rows,
+            fan=part.channels,
+            fan_table=-1 if mask is None else draft.table(_fans(mask[these])),
+            streamed=int(lanes == 64 and part.pixels <= FEW_PIXELS and weight[these].size > MANY_WEIGHTS),
+            tile=min(part.pixels, max(1, LARGEST_TILE // rows)),
+            counter=draft.synaptic.index(name) if counted else -1,
+        )
+        step.rows, step.init = as_rows(weight[these], lanes), bias[these]
+        if draft.weights == "int8" and isinstance(x, Counts) and x.scale is not None:
+            step.fields["repeated"], step.scale = x.most, x.scale
+        if whole is not None:
+            made = step.fields["target"]
+            fields = {**writes(target, whole), "in_pitch": part.pitch, "last": part.channels}
+            draft.step(Kind.PLACE, source=made, **fields, out_first=these.start)
+    if whole is not None:
+        return Analog(target, whole, Affine.identity(outputs))
+    assert step is not None
+    numbers = step.fields["target"]
+    assert isinstance(numbers, Buffer)
+    return Analog(target, numbers, Affine.identity(outputs), made_by=step)
+
+
+def _weight(module: nn.Module) -> tuple[Floats, Floats | None]:
+    """A layer's weights, and what `torch.nn.utils.prune` has left of them."""
+    mask: Tensor | None = getattr(module, "weight_mask", None)
+    weight: Tensor = getattr(module, "weight" if mask is None else "weight_orig")
+    return (floats(weight), None) if mask is None else (floats(weight) * floats(mask), floats(mask))
+
+
+def _two_dimensional(weight: Floats) -> Floats:
+    """A convolution along one axis as one of images of height 1."""
+    return weight[:, :, None] if weight.ndim == 3 else weight
+
+
+def _fans(mask: Floats) -> list[int]:
+    """How many synapses each row of weights has left."""
+    counts: list[int] = (mask.transpose(2, 3, 1, 0) != 0).sum(axis=-1).reshape(-1).tolist()
+    return counts
