@@ -1,10 +1,9 @@
-"""Training against a plain PyTorch loop, in one process and in two, and what a run leaves behind."""
+"""What a run leaves behind, whatever its recipe, in one process and in two."""
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 import random
 import shutil
 import signal
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
 
 import picojoule as pj
 import tiny
@@ -32,104 +30,6 @@ LAYER_FIELDS = "name neurons synops joules rate dead_rate".split()
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[pj.Run, tiny.Watcher]:
     watcher = tiny.Watcher()
     return pj.fit(tiny.recipe(), tmp_path_factory.mktemp("runs"), reporters=[watcher]), watcher
-
-
-# --- The objective ---------------------------------------------------------------------------------------------------
-
-
-def fan_out_of_first_layer() -> Tensor:
-    """ψ of 4×7×7 neurons before a 3×3 convolution of stride 2 to 8 channels, one synapse at a time."""
-    psi = torch.zeros(4, 7, 7)
-    for y in range(3):
-        for x in range(3):
-            for dy in range(3):
-                for dx in range(3):
-                    psi[:, 2 * y + dy, 2 * x + dx] += 8
-    return psi
-
-
-def omega(spikes: list[Tensor], kind: str, p: float, normalized: bool) -> Tensor:
-    ones = [torch.ones(4, 7, 7), torch.ones(8, 3, 3)]
-    weights = {
-        "syn": [fan_out_of_first_layer(), 10 * ones[1]],
-        "total": ones,
-        "balance": [ones[0] / 196, ones[1] / 72],
-    }[kind]
-    total = sum(((w * s**p).sum() / (p * len(s)) for w, s in zip(weights, spikes, strict=True)), torch.zeros(()))
-    return total / (sum(w.sum() for w in weights) / p) if normalized else total
-
-
-def train_by_hand(recipe: pj.Recipe) -> tuple[nn.Module, list[float]]:
-    """The paper's objective with nothing of picojoule but neurons and batches; the mean cross-entropy of each epoch."""
-    torch.manual_seed(recipe.seed)
-    factory = getattr(tiny, recipe.model.name.partition(":")[2])
-    model = factory(10, 1, pj.Spike).to(memory_format=torch.channels_last)
-    data = pj.data.load("digits", limit=recipe.data.limit)
-    batches = pj.data.Batches(data.train, recipe.training.batch_size, data.normalization, seed=recipe.seed)
-    settings = recipe.optimizer
-    build = {"adam": torch.optim.Adam, "sgd": lambda p, lr: torch.optim.SGD(p, lr=lr, momentum=0.9)}[settings.name]
-    optimizer = build(model.parameters(), lr=settings.lr)
-    epochs, losses = recipe.training.epochs, []
-    for epoch in range(epochs):
-        optimizer.param_groups[0]["lr"] = settings.lr * (1 + math.cos(math.pi * epoch / epochs)) / 2
-        strength = recipe.penalty.strength * ((epoch + 1) / epochs if recipe.penalty.schedule == "linear" else 1)
-        seen = []
-        for images, labels in batches.epoch(epoch):
-            x, spikes = images.to(memory_format=torch.channels_last), []
-            for layer in model:
-                x = layer(x)
-                if isinstance(layer, pj.Spike):
-                    spikes.append(x)
-            entropy = -x.log_softmax(1)[torch.arange(len(x)), labels].mean()
-            penalty = omega(spikes, recipe.penalty.kind, recipe.penalty.p, recipe.penalty.normalized)
-            decay = torch.zeros(())
-            for name, parameter in model.named_parameters():
-                if settings.decay_batch_norm or not name.startswith("norm"):
-                    decay = decay + settings.weight_decay / 2 * parameter.square().sum()
-            optimizer.zero_grad()
-            (entropy + strength * penalty + decay).backward()
-            optimizer.step()
-            seen.append(entropy.item())
-        losses.append(sum(seen) / len(seen))
-    return model, losses
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("model.name=tiny:plain",),
-        ("model.name=tiny:plain", "penalty.strength=0"),
-        ("model.name=tiny:plain", "penalty.schedule=constant", "penalty.kind=total", "penalty.p=2"),
-        ("model.name=tiny:plain", "penalty.kind=balance", "penalty.p=1.5", "optimizer.name=sgd"),
-        ("model.name=tiny:plain", "penalty.normalized=false", "penalty.strength=1e-4", "seed=7"),
-        ("model.name=tiny:normed", "optimizer.weight_decay=0.05"),
-        ("model.name=tiny:normed", "optimizer.weight_decay=0.05", "optimizer.decay_batch_norm=true"),
-        ("model.name=tiny:normed", "optimizer.weight_decay=0.05", "optimizer.name=sgd"),
-        (
-            "model.name=tiny:normed",
-            "optimizer.weight_decay=0.01",
-            "optimizer.name=sgd",
-            "optimizer.decay_batch_norm=true",
-        ),
-    ],
-    ids=" ".join,
-)
-def test_training_is_the_plain_loop(tmp_path: Path, overrides: tuple[str, ...]) -> None:
-    recipe = tiny.recipe(*overrides)
-    run = pj.fit(recipe, tmp_path)
-    model, losses = train_by_hand(recipe)
-    assert [entry["train_loss"] for entry in run.metrics] == pytest.approx(losses, abs=1e-5)
-    for name, expected in model.state_dict().items():
-        torch.testing.assert_close(run.weights[name], expected, rtol=1e-5, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
-    torch.manual_seed(recipe.seed)
-    fresh = getattr(tiny, recipe.model.name.partition(":")[2])(10, 1, pj.Spike)
-    assert not torch.equal(fresh.out.weight, run.weights["out.weight"])
-
-
-def test_the_learning_rate_is_a_cosine_of_the_epoch(tmp_path: Path) -> None:
-    run = pj.fit(tiny.recipe("training.epochs=4", "optimizer.lr=0.02"), tmp_path)
-    half = 0.02 * math.sqrt(0.5) / 2
-    assert [entry["lr"] for entry in run.metrics] == pytest.approx([0.02, 0.01 + half, 0.01, 0.01 - half])
 
 
 # --- What a run leaves -----------------------------------------------------------------------------------------------
@@ -374,78 +274,3 @@ def test_two_processes_with_batch_norm_are_stopped_and_go_on(tmp_path: Path, cap
 def test_a_failure_in_two_processes_is_told_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(pj.PicojouleError, match=r"the loss became nan in epoch 2, batch 2"):
         pj.fit(tiny.recipe("model.name=tiny:breaks_down"), tmp_path, accelerator="cpu", devices=2)
-
-
-# --- Over time -------------------------------------------------------------------------------------------------------
-
-
-def over_time(*overrides: str) -> pj.Recipe:
-    return tiny.recipe("model.name=tiny:over_time", "data.limit=1000", "training.epochs=5", *overrides)
-
-
-@pytest.fixture(scope="module")
-def leaky(tmp_path_factory: pytest.TempPathFactory) -> pj.Run:
-    recipe = over_time("neuron.kind=lif", "neuron.steps=4", "penalty.strength=0")
-    return pj.fit(recipe, tmp_path_factory.mktemp("over_time"))
-
-
-def test_a_leaky_network_learns_over_four_steps(leaky: pj.Run) -> None:
-    result = leaky.result["test"]
-    assert result["accuracy"] > 0.8
-    assert result["steps"] == 4
-    assert pj.evaluate(leaky).to_dict() == result
-
-
-def test_its_energy_is_the_sum_over_the_steps(leaky: pj.Run) -> None:
-    """Layer by layer and step by step, with the neuron's equation written out."""
-    result, model = leaky.result["test"], pj.load_model(leaky)
-    data = pj.data.load("digits", limit=1000)
-    images = torch.cat([batch for batch, _ in pj.data.Batches(data.test, 64, data.normalization)])
-    layers = dict(model.named_children())
-    v1, v2, operations, psi = 0, 0, torch.zeros(2), fan_out_of_first_layer()
-    with torch.no_grad():
-        for _ in range(4):
-            u1 = 0.5 * v1 + layers["norm1"](layers["conv1"](images))
-            s1 = (u1 >= 1).float()
-            u2 = 0.5 * v2 + layers["norm2"](layers["conv2"](s1))
-            s2 = (u2 >= 1).float()
-            v1, v2 = u1 - s1, u2 - s2
-            operations += torch.stack([(s1 * psi).sum(), s2.sum() * 10])
-    assert [layer["synops"] for layer in result["layers"]] == pytest.approx(
-        (operations / len(images)).tolist(), rel=1e-3
-    )
-    assert result["joules"] == pytest.approx(result["synops"] * 0.9e-12)
-    assert result["encoder_macs"] == 4 * 7 * 7 * 25 * 4
-
-
-def test_the_penalty_saves_energy_over_time(leaky: pj.Run) -> None:
-    saving = pj.fit(over_time("neuron.kind=lif", "neuron.steps=4", "penalty.strength=8"), leaky.path.parent)
-    assert saving.result["test"]["synops"] < 0.5 * leaky.result["test"]["synops"]
-    assert saving.result["test"]["accuracy"] > 0.6
-
-
-@pytest.mark.parametrize("kind", ["qrelu", "if", "lif"])
-def test_every_kind_of_neuron_trains_in_one_step_in_any_model(kind: str, tmp_path: Path) -> None:
-    run = pj.fit(tiny.recipe(f"neuron.kind={kind}"), tmp_path)
-    assert run.result["test"]["steps"] == 1
-    assert run.metrics[-1]["train_loss"] < run.metrics[0]["train_loss"]
-    assert pj.evaluate(run).to_dict() == run.result["test"]
-
-
-def test_a_model_that_does_not_take_steps_is_refused_over_time(tmp_path: Path) -> None:
-    with pytest.raises(pj.PicojouleError, match="tiny:net does not take steps"):
-        pj.fit(tiny.recipe("neuron.kind=if", "neuron.steps=2"), tmp_path)
-
-
-@pytest.mark.parametrize("kind", ["if", "lif"])
-def test_a_zoo_network_of_a_recipe_runs_over_its_steps(kind: str) -> None:
-    recipe = tiny.recipe("model.name=cnn7", f"neuron.kind={kind}", "neuron.steps=3")
-    model = evaluation.build_model(recipe)
-    synapses = evaluation.count_synapses(model, recipe)
-    assert synapses is not None
-    with pj.watch(model, steps=3) as activity:
-        logits = model(torch.randn(2, *recipe.input_shape))
-    assert logits.shape == (2, 10)
-    (logits.square().mean() + pj.Penalty(synapses)(activity)).backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
-    assert model.get_submodule("conv1").weight.grad.abs().sum() > 0

@@ -25,8 +25,8 @@ import torch
 import picojoule as pj
 import tiny
 from picojoule import engine
-from picojoule import training as loop
 from picojoule.cli import main
+from picojoule.training import loop, starting
 from tiny import BATCHES, Watcher, signal_to_self, traces
 
 RECIPE = tiny.recipe("data.augment=true")
@@ -416,8 +416,8 @@ def test_weights_that_are_not_numbers_are_found_though_the_loss_is_one(
             models[0].conv1.weight[0] = torch.nan
 
     models: list[Any] = []
-    build = loop.build_model
-    monkeypatch.setattr(loop, "build_model", lambda recipe: models.append(build(recipe)) or models[-1])
+    build = starting.build_model
+    monkeypatch.setattr(starting, "build_model", lambda recipe: models.append(build(recipe)) or models[-1])
     recipe = tiny.recipe("model.name=tiny:plain", "penalty.strength=0", "optimizer.lr=1e-9")
     with pytest.raises(pj.PicojouleError, match=r"conv1.weight became infinite or NaN in epoch 2: lower optimizer.lr"):
         pj.fit(recipe, tmp_path, reporters=[Watcher(after_batch={2 * BATCHES: spoil})])

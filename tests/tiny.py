@@ -60,6 +60,17 @@ def net(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
     )
 
 
+def fan_out_of_first_layer() -> Tensor:
+    """Of `net`: ψ of 4×7×7 neurons before a 3×3 convolution of stride 2 to 8 channels, one synapse at a time."""
+    psi = torch.zeros(4, 7, 7)
+    for y in range(3):
+        for x in range(3):
+            for dy in range(3):
+                for dx in range(3):
+                    psi[:, 2 * y + dy, 2 * x + dx] += 8
+    return psi
+
+
 def normed(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
     """Batch norm and no dropout."""
     layers = net(classes, in_channels, neuron).named_children()

@@ -22,7 +22,7 @@ from picojoule.kept import missed
 from picojoule.memory import kept_memory
 from picojoule.recipe import Recipe
 from picojoule.record import Run
-from picojoule.training import Log, Reporter
+from picojoule.training.reporter import Log, Reporter
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

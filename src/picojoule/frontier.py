@@ -27,7 +27,7 @@ from picojoule.engine import fit
 from picojoule.errors import PicojouleError, unknown
 from picojoule.recipe import Recipe
 from picojoule.record import Run
-from picojoule.training import Reporter
+from picojoule.training.reporter import Reporter
 from picojoule.units import format_joules
 
 Schedule = Literal["restarts", "steps", "ramp"]

@@ -55,3 +55,18 @@ def test_numbers_that_float32_cannot_hold_are_refused(key: str) -> None:
         PicojouleError, match=rf"{key} = 1e\+31 is not allowed, .*float32: take a number of size up to 1e\+30"
     ):
         Recipe.loads(text, f"{key}=1e31")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (("penalty.strength=4",), "finds the strength by itself"),
+        (("penalty.strength=0", "neuron.kind=relu"), "has no spikes"),
+        (("penalty.strength=0", "training.epochs=2"), "3 or more"),
+        (("penalty.strength=0", "penalty.schedule=constant"), "has no meaning"),
+        (("penalty.strength=0", "penalty.kind=target", "penalty.target=0.5"), "its own target"),
+    ],
+)
+def test_what_a_budget_excludes(overrides: tuple[str, ...], words: str) -> None:
+    with pytest.raises(PicojouleError, match=words):
+        Recipe.loads(BASE, "penalty.budget=30%", *overrides)

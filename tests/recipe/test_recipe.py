@@ -69,6 +69,11 @@ def test_every_value_changes_the_digest() -> None:
     assert len(digests) == 1 + len(DEFAULTS_AND_OTHERS)
 
 
+def test_the_name_of_a_budget_run_says_so() -> None:
+    assert "-syn1-30pct-s0-" in Recipe.loads(BASE, "penalty.budget=30%").name
+    assert "-syn1-2uJ-s0-" in Recipe.loads(BASE, "penalty.budget=2 uJ").name
+
+
 @given(
     kind=st.sampled_from(["syn", "total", "balance"]),
     p=st.floats(1, 1e300),

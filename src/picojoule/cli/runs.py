@@ -16,7 +16,7 @@ from picojoule.errors import PicojouleError
 from picojoule.frontier import Plan, Schedule, frontier
 from picojoule.recipe import Recipe
 from picojoule.sweep import Where
-from picojoule.training import Reporter
+from picojoule.training.reporter import Reporter
 
 
 def train(

@@ -1,0 +1,15 @@
+"""Training: the only loop there is.
+
+    L = mean over the batch of [ CE + λ(e)·Ω ] + coupled weight decay,   λ(e) = strength · (e + 1)/E (schedule "linear")
+
+or, where the recipe has a budget, the strength that `budget` finds from batch to batch;
+with the learning rate ½·lr·(1 + cos(πe/E)) in epoch e = 0 … E−1. The result is that of the last epoch; penalty and
+energy are taken on the spikes before dropout. On Lightning Fabric: CPU, CUDA or MPS, one device or several.
+
+A run writes a checkpoint every epoch and when it is told to stop (SIGINT, SIGTERM); the same call resumes it and, on
+CPU, ends with the same bits as a run that was never disturbed.
+"""
+
+from picojoule.training.starting import train
+
+__all__ = ["train"]

@@ -1,0 +1,80 @@
+"""What a batch is trained for: its cross-entropy, and λ times what the penalty charges for its spikes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from picojoule.activity import watch
+from picojoule.budget import Guard
+from picojoule.errors import PicojouleError
+from picojoule.penalty import Penalty, TargetPenalty
+from picojoule.recipe import Recipe
+from picojoule.record import Run
+from picojoule.synapse import Synapses
+
+
+def penalty_of(run: Run, recipe: Recipe, synapses: Synapses) -> Penalty | TargetPenalty:
+    settings = recipe.penalty
+    if settings.kind != "target":
+        return Penalty(synapses, settings.kind, settings.p, settings.normalized)
+    unit = 1.0
+    if settings.reference is not None:
+        unit = run.beside(settings.reference, "penalty.reference").result["validation"]["synops"]
+        if not unit:
+            raise PicojouleError(
+                f"penalty.reference = {settings.reference!r} names a run that spends no synaptic operations: name one "
+                "that does, or leave it out and give penalty.target in operations per image"
+            )
+    assert settings.target is not None  # the recipe was checked
+    return TargetPenalty(synapses, settings.target * unit)
+
+
+def guard_of(recipe: Recipe, penalty: Penalty | TargetPenalty | None) -> Guard | None:
+    wanted = recipe.penalty.budget is not None if recipe.penalty.guard is None else recipe.penalty.guard
+    return Guard(penalty.by_layer_at_one(recipe.neuron.steps)) if wanted and isinstance(penalty, Penalty) else None
+
+
+def scheduled_strength(recipe: Recipe, epoch: int, batch: int, batches: int) -> float:
+    """λ for a batch, one of `batches` in each epoch, where there is no budget."""
+    settings, epochs = recipe.penalty, recipe.training.epochs
+    if settings.rise_from is not None:
+        risen = (epoch * batches + batch + 1) / (epochs * batches)
+        return settings.rise_from + (settings.strength - settings.rise_from) * risen
+    return settings.strength * ((epoch + 1) / epochs if settings.schedule == "linear" else 1.0)
+
+
+@dataclass
+class Objective:
+    network: nn.Module
+    """As Fabric has wrapped it."""
+    steps: int
+    penalty: Penalty | TargetPenalty | None
+    guard: Guard | None
+
+    def of(self, images: Tensor, labels: Tensor, strength: float) -> tuple[Tensor, list[float], list[float]]:
+        """The objective; what is summed over the epoch: samples, cross-entropy, right answers, Ω; the guard's rates."""
+        rates: list[float] = []
+        if self.penalty is None:
+            logits, omega = self.network(images), torch.zeros(())
+            charged = omega
+        else:
+            with watch(self.network, self.steps) as activity:
+                logits = self.network(images)
+            with torch.set_grad_enabled(strength != 0):
+                if self.guard is None or isinstance(self.penalty, TargetPenalty):
+                    charged = omega = self.penalty(activity)
+                else:
+                    shares = self.penalty.by_layer(activity)
+                    omega = torch.stack(list(shares.values())).sum()
+                    charged = self.guard.charge(shares) if strength > 0 else omega
+                    rates = self.guard.rates(shares)
+        logits = logits.float()
+        entropy = F.cross_entropy(logits, labels)
+        loss = entropy + strength * charged if strength != 0 else entropy
+        right = (logits.argmax(1) == labels).sum().item()
+        samples = len(labels)
+        return loss, [samples, entropy.item() * samples, right, omega.item() * samples], rates
