@@ -54,6 +54,8 @@ FIELDS = (
     *("spiking", "dense", "repeated", "fires", "streamed", "largest", "windows", "counter", "emitter"),
 )
 OPERATION = np.dtype([(name, np.int64) for name in FIELDS])
+Operation = Any
+"""One such record, as compiled code sees it: with its fields as attributes."""
 
 
 @dataclass(frozen=True)

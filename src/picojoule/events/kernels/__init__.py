@@ -1,0 +1,10 @@
+"""Everything that is compiled to machine code.
+
+`execute` runs a program (`program`) on images, one after the other, with no Python in between. A layer of synapses is
+three loops: list what is active, pixel by pixel; list for each output pixel the rows of weights under its window; and
+for each block of output channels add those rows up in registers. Silence is in no list.
+"""
+
+from picojoule.events.kernels.executing import execute
+
+__all__ = ["execute"]
