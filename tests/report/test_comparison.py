@@ -34,9 +34,9 @@ def comparison(results: tuple[dict[str, Any], dict[str, Any]], **changes: Any) -
 @pytest.mark.parametrize(
     ("accuracy", "joules", "headline"),
     [
-        (0.47, 0.25, "25% of the energy, 3.0 points of accuracy less"),
-        (0.5125, 0.5, "50% of the energy, 1.2 points of accuracy more"),
-        (0.5, 1.5, "150% of the energy, 0.0 points of accuracy less"),
+        (0.47, 0.25, "25 % of the energy, 3.0 points of accuracy less"),
+        (0.5125, 0.5, "50 % of the energy, 1.2 points of accuracy more"),
+        (0.5, 1.5, "150 % of the energy, the same accuracy"),
     ],
 )
 def test_the_headline(

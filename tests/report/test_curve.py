@@ -82,6 +82,7 @@ def test_budgets_and_frontiers_are_curves_beside_that_of_fixed_strengths(tmp_pat
     assert len(setting.baseline) == 2
     curves = {curve.kind: curve for curve in setting.curves}
     assert list(curves) == ["Ω_syn", "Ω_syn budget", "Ω_syn frontier"]
+    assert [curve.kind for curve in setting.curves if curve.continued] == ["Ω_syn frontier"]
     assert {point.strength for point in curves["Ω_syn"].points} == {8}
     assert [point.strength for point in curves["Ω_syn frontier"].points] == [2, 2, 4, 4, 8, 8]
     told = [point.budget for point in curves["Ω_syn budget"].points]
@@ -101,10 +102,11 @@ def test_a_point_whose_frontier_is_not_there_is_a_setting_of_its_own(tmp_path: P
 
 def test_frontiers_in_several_folders_are_several_curves(tmp_path: Path) -> None:
     (plain,) = synthetic.recipes(kinds=["syn"], powers=[1], strengths=[0], seeds=[0], epochs=2)
-    for schedule in ("steps", "ramp"):
-        synthetic.fill(tmp_path / schedule, recipes(plain, Plan(points=3, stretch=1, schedule=schedule)))
+    for folder, schedule in (("frontier-steps", "steps"), ("ramp", "ramp")):
+        synthetic.fill(tmp_path / folder, recipes(plain, Plan(points=3, stretch=1, schedule=schedule)))
     (setting,) = settings(gather(tmp_path))
-    assert [curve.kind for curve in setting.curves] == ["Ω_syn frontier ramp", "Ω_syn frontier steps"]
+    assert [curve.kind for curve in setting.curves] == ["Ω_syn frontier ramp", "Ω_syn frontier-steps"]
+    assert all(curve.continued for curve in setting.curves)
 
 
 def test_a_baseline_counts_once_a_seed_whatever_its_idle_penalty(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 import browser
+import picojoule as pj
 import synthetic
 from picojoule.report import Comparison, write
 
@@ -24,7 +27,8 @@ STRENGTHS = (0, 1, 64, 1024)
 KINDS, POWERS, SEEDS = ("syn", "total", "balance"), (1, 2), (0, 1)
 PENALISED = len(KINDS) * len(POWERS) * (len(STRENGTHS) - 1) * len(SEEDS)
 PHONE, LAPTOP = (390, 844), (1280, 900)
-MARKS = "#tradeoff path[aria-roledescription='point']"
+RUN_MARKS = "#tradeoff path[aria-roledescription='point'][aria-label*='; seed: ']"
+MEAN_MARKS = "#tradeoff path[aria-roledescription='point'][aria-label*='mean of: ']"
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +77,13 @@ def until(driver: Chrome, condition: Callable[[], object]) -> None:
 
 
 def marks(driver: Chrome) -> list[WebElement]:
-    return driver.find_elements(By.CSS_SELECTOR, MARKS)
+    return driver.find_elements(By.CSS_SELECTOR, RUN_MARKS)
 
 
 def labels(driver: Chrome) -> list[str]:
     """What each mark says to a screen reader: the fields of its run."""
     script = "return [...document.querySelectorAll(arguments[0])].map((mark) => mark.getAttribute('aria-label'))"
-    found: list[str] = driver.execute_script(script, MARKS)
+    found: list[str] = driver.execute_script(script, RUN_MARKS)
     return found
 
 
@@ -151,13 +155,71 @@ def test_the_charts_follow_the_colours_of_the_system(driver: Chrome) -> None:
         assert len(marks(driver)) == PENALISED // 2 + 1  # what was switched off stays off
 
 
+def test_several_seeds_are_a_mean_with_its_deviation(driver: Chrome) -> None:
+    means = driver.find_elements(By.CSS_SELECTOR, MEAN_MARKS)
+    assert len(means) == PENALISED // len(SEEDS)
+    driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", means[0])
+    free = """return arguments[0].find((mark) => {
+        const { x, y, width, height } = mark.getBoundingClientRect();
+        return document.elementFromPoint(x + width / 2, y + height / 2) === mark;
+    })"""  # a run may lie on it
+    ActionChains(driver).move_to_element(driver.execute_script(free, means)).perform()
+    until(driver, lambda: driver.find_elements(By.CSS_SELECTOR, "#vg-tooltip-element.visible"))
+    told = text(driver, "vg-tooltip-element")
+    assert "2 seeds" in told
+    assert told.count("±") == 2
+    assert "NaN" not in told
+    switch(driver, "seeds", "1")
+    until(driver, lambda: not driver.find_elements(By.CSS_SELECTOR, MEAN_MARKS))  # one seed is no mean
+    assert len(marks(driver)) == PENALISED // 2 + 1
+    assert complaints(driver) == []
+
+
+def test_the_first_screen_tells_the_main_finding(driver: Chrome) -> None:
+    headline = driver.find_element(By.CSS_SELECTOR, ".headline")
+    assert "% of the energy, " in headline.text
+    tiles = [tile for tile in driver.find_elements(By.CSS_SELECTOR, ".tile") if tile.is_displayed()]
+    assert [tile.text.splitlines()[0] for tile in tiles] == [
+        *("baseline", "most accurate with a penalty", "at most 1 point lost", "at most 5 points lost"),
+    ]
+    assert all(tile.rect["y"] + tile.rect["height"] < LAPTOP[1] for tile in tiles)
+    assert all("± " in tile.text.replace("\xa0", " ") for tile in tiles)
+    tiles[0].click()
+    until(driver, lambda: text(driver, "run-title").startswith("Baseline"))
+    assert [tile.get_attribute("aria-pressed") for tile in tiles] == ["true", "false", "false", "false"]
+
+
+def test_what_is_not_shown_is_said(driver: Chrome) -> None:
+    everything = [box.get_attribute("value") for box in driver.find_elements(By.CSS_SELECTOR, "#kinds input")]
+    for kind in everything:
+        switch(driver, "kinds", kind)
+    until(driver, lambda: len(marks(driver)) == len(SEEDS))  # the baseline
+    assert text(driver, "hidden") == "All curves are switched off: switch on a penalty, a power and a seed."
+    switch(driver, "kinds", everything[0])
+    assert text(driver, "hidden") == ""
+    options = Select(driver.find_element(By.ID, "lowest"))
+    options.select_by_visible_text("from 90 %")
+    below = sum(row < 0.9 for row in accuracies(driver, everything[0]))
+    assert 0 < below < PENALISED // 3
+    assert text(driver, "hidden").startswith(f"{below} runs of {PENALISED // 3} below the accuracy axis")
+    driver.find_element(By.ID, "search").send_keys("nothing is called like this")
+    assert driver.find_elements(By.CSS_SELECTOR, "#runs tbody tr") == []
+    assert text(driver, "none").startswith("No run is like that")
+    assert complaints(driver) == []
+
+
+def accuracies(driver: Chrome, kind: str) -> list[float]:
+    found = [re.search(r"accuracy: ([\d.]+)%", label) for label in labels(driver) if f"penalty: {kind};" in label]
+    return [float(each[1]) / 100 for each in found if each]
+
+
 def test_pointing_at_a_mark_shows_its_run(driver: Chrome) -> None:
     wanted = next(mark for mark in marks(driver) if "Ω_balance" in mark.get_attribute("aria-label"))
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", wanted)
     ActionChains(driver).move_to_element(wanted).perform()
     until(driver, lambda: driver.find_elements(By.CSS_SELECTOR, "#vg-tooltip-element.visible"))
     told = text(driver, "vg-tooltip-element")
-    assert "cnn7-fashion-mnist-" in told
+    assert re.search(r"cnn7-fashion-mnist-\S+-[0-9a-f]{12}", told)  # the whole name
     for word in ("run", "penalty", "power", "λ'", "seed", "accuracy", "energy"):
         assert word in told
 
@@ -187,10 +249,13 @@ def test_it_says_in_which_layers_the_energy_was_saved(driver: Chrome) -> None:
     said = driver.find_element(By.ID, "run-saved").text
     amount, _, parts = said.rstrip(".").partition(" saved an image: ")
     assert amount.endswith("J")
-    shares = {part.split()[0]: float(part.split()[1]) for part in parts.split(", ")}
-    assert shares.keys() == synthetic.LAYERS.keys()
+    shares = {" ".join(part.split()[:-2]): float(part.split()[-2]) for part in parts.split(", ")}
+    named = [name for name in shares if name in synthetic.LAYERS]
+    rest = len(synthetic.LAYERS) - len(named)
+    assert len(shares) == len(named) + (rest > 0)
+    assert all(shares[name] >= 1 for name in named)
     assert abs(sum(shares.values()) - 100) <= len(shares) / 2
-    assert list(shares.values()) == sorted(shares.values(), reverse=True)
+    assert [shares[name] for name in named] == sorted((shares[name] for name in named), reverse=True)
 
 
 def test_without_a_seed_the_means_move(driver: Chrome) -> None:
@@ -207,15 +272,20 @@ def test_without_a_seed_the_means_move(driver: Chrome) -> None:
     until(driver, lambda: len(lines()) == len(before) and not set(lines()) & set(before))
 
 
-def test_choosing_a_mark_shows_its_run_below(driver: Chrome) -> None:
+def test_choosing_a_mark_shows_its_run_below(driver: Chrome, page: Path) -> None:
     first = text(driver, "run-name")
     wanted = [mark for mark in marks(driver) if "Ω_total" in mark.get_attribute("aria-label")][-1]
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", wanted)
     ActionChains(driver).click(wanted).perform()
     until(driver, lambda: text(driver, "run-name") != first)
     assert "-total" in text(driver, "run-name")
-    assert 'penalty.kind = "total"' in text(driver, "run-recipe")
+    shown_recipe = driver.execute_script("return document.getElementById('run-recipe').textContent")
+    (stored,) = page.parent.parent.glob(f"{text(driver, 'run-name')}/recipe.toml")
+    assert pj.Recipe.loads(shown_recipe) == pj.Recipe.load(stored)
     assert "Ω_total" in text(driver, "run-facts")
+    assert "Ω_total" in text(driver, "pointer-name")
+    driver.find_element(By.ID, "to-run").click()
+    until(driver, lambda: driver.execute_script("return document.activeElement.id") == "one-run-title")
 
 
 def test_runs_in_every_state_are_listed_and_can_be_chosen(driver: Chrome) -> None:
@@ -226,11 +296,13 @@ def test_runs_in_every_state_are_listed_and_can_be_chosen(driver: Chrome) -> Non
         Select(driver.find_element(By.ID, "state")).select_by_visible_text(state)
         (row,) = driver.find_elements(By.CSS_SELECTOR, "#runs tbody tr")
         assert reason in row.text
-        row.click()
+        row.find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
         until(driver, lambda state=state: text(driver, "run-state").startswith(state))
         assert text(driver, "run-name").startswith(name)
         assert not driver.find_element(By.ID, "run-layers").is_displayed()
         assert driver.find_element(By.ID, "run-training").is_displayed() == (state == "failed")
+        assert "measured when it is finished" in text(driver, "run-blank")
+        assert ("accuracy so far" in text(driver, "run-facts")) == (state == "failed")
     Select(driver.find_element(By.ID, "state")).select_by_visible_text("finished")
     driver.find_element(By.ID, "search").send_keys("balance2 s1")
     found = driver.find_elements(By.CSS_SELECTOR, "#runs tbody tr")
@@ -245,26 +317,28 @@ def test_runs_in_every_state_are_listed_and_can_be_chosen(driver: Chrome) -> Non
 
 def test_sorting_the_list(driver: Chrome) -> None:
     def column() -> list[float]:
-        cells = driver.find_elements(By.CSS_SELECTOR, "#runs tbody tr td:nth-child(7)")
+        cells = driver.find_elements(By.CSS_SELECTOR, "#runs tbody tr td:nth-child(5)")
         return [float(cell.text.strip(" %")) for cell in cells if cell.text != "–"]
 
     Select(driver.find_element(By.ID, "state")).select_by_visible_text("finished")
-    head = driver.find_element(By.CSS_SELECTOR, "#runs th:nth-child(7) button")
+    head = driver.find_element(By.CSS_SELECTOR, "#runs th:nth-child(5) button")
     assert head.text == "accuracy"
     head.click()
     assert column() == sorted(column())
-    driver.find_element(By.CSS_SELECTOR, "#runs th:nth-child(7) button").click()
+    driver.find_element(By.CSS_SELECTOR, "#runs th:nth-child(5) button").click()
     assert column() == sorted(column(), reverse=True)
+    (sorted_by,) = driver.find_elements(By.CSS_SELECTOR, "#runs th[aria-sort]")
+    assert (sorted_by.text, sorted_by.get_attribute("aria-sort")) == ("accuracy ↓", "descending")
     driver.find_element(By.ID, "more").click()
     assert len(column()) == PENALISED + len(SEEDS) + 3
 
 
 def test_choosing_a_setting_shows_its_curves_and_scores(driver: Chrome) -> None:
     tables = driver.find_elements(By.CSS_SELECTOR, "[data-setting]")
-    assert [table.is_displayed() for table in tables] == [True, False]
+    assert [table.is_displayed() for table in tables] == [True, False, True, False]  # findings, then scores
     Select(driver.find_element(By.ID, "setting")).select_by_index(1)
     until(driver, lambda: len(marks(driver)) == 3)
-    assert [table.is_displayed() for table in tables] == [False, True]
+    assert [table.is_displayed() for table in tables] == [False, True, False, True]
     switches = driver.find_elements(By.CSS_SELECTOR, "fieldset .switch")
     assert [each.text for each in switches] == ["Ω_syn", "p = 1", "0"]
     assert complaints(driver) == []
@@ -280,6 +354,37 @@ def test_shares_for_spikes_that_were_fired(driver: Chrome) -> None:
     assert len(before) == 4 * len(synthetic.LAYERS)
     Select(driver.find_element(By.ID, "firing")).select_by_value("run")
     until(driver, lambda: len(heights()) == len(before) and heights() != before)
+
+
+@pytest.mark.parametrize("left", ["a baseline", "one run", "an unfinished run"])
+def test_a_page_with_little_in_it_says_what_is_missing(chromium: browser.Browser, tmp_path: Path, left: str) -> None:
+    strength = 0 if left == "a baseline" else 8
+    (recipe,) = synthetic.recipes(["syn"], [1], [strength], [0], epochs=4)
+    synthetic.write(tmp_path, recipe, finished=left != "an unfinished run")
+    with chromium.opened(*PHONE) as driver:
+        shown(driver, write(tmp_path, drawn=0).page)
+        assert not driver.find_element(By.ID, "curves").is_displayed()
+        note = "Only the baseline is here so far" if left == "a baseline" else "energy has no baseline"
+        assert note in text(driver, "setting-note")
+        assert ("2 of 4 epochs are done" in text(driver, "run-state")) == (left == "an unfinished run")
+        legends = driver.find_elements(By.CSS_SELECTOR, "#layer-energy .role-legend, #training-energy .role-legend")
+        assert legends == []  # one thing needs none
+        assert complaints(driver) == []
+        assert no_sideways_scroll(driver)
+
+
+def test_on_paper_the_chart_has_its_legend_and_dark_ink(driver: Chrome) -> None:
+    features = [{"name": "prefers-color-scheme", "value": "dark"}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    until(driver, lambda: is_light_text(driver))
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": features})
+    try:
+        assert not is_dark(driver)
+        assert not is_light_text(driver)
+        assert driver.find_element(By.ID, "kinds").is_displayed()
+        assert not driver.find_element(By.ID, "search").is_displayed()
+    finally:
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
 
 
 @pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import vl_convert
 from PIL import Image
@@ -19,8 +20,10 @@ import picojoule as pj
 import synthetic
 from picojoule.cli import main
 from picojoule.paper.reference import scores
-from picojoule.report import Report, figures, gather, rows, settings, write
+from picojoule.report import Curve, Point, Report, figures, gather, rows, settings, write
+from picojoule.report.finding import finding
 from picojoule.report.writing import showcase
+from picojoule.tables import Estimate
 
 STRENGTHS = (0, 1, 64, 1024)
 NASTY = "</script><img src=x onerror=alert(1)>"
@@ -139,44 +142,114 @@ def test_a_report_again_is_the_same_report(report: Report, folder: Path, tmp_pat
     assert not (tmp_path / "again" / "figures").exists()
 
 
-def test_the_run_shown_first_saves_most_without_losing_more_than_a_point(folder: Path) -> None:
+def test_the_run_shown_first_is_a_typical_one_of_the_headline(folder: Path, tmp_path: Path) -> None:
     setting = settings(gather(folder))[0]
-    chosen = showcase(setting)
+    main = finding(setting)
+    assert main is not None
+    level = main.within[0]
+    assert level is not None
+    chosen = showcase(setting, main)
     assert chosen is not None
     assert chosen.test is not None
-    tests = [(entry, entry.test) for entry in setting.entries if entry.test is not None]
-    floor = sum(t.accuracy for e, t in tests if e.recipe and e.recipe.penalty.strength == 0) / 2 - 0.01
-    good = [t.joules for _, t in tests if t.accuracy >= floor]
-    assert chosen.test.accuracy >= floor
-    assert chosen.test.joules == min(joules for joules in good if joules is not None)
+    assert chosen.name in {point.run for point in level.points}
+    distances = [abs(point.accuracy - level.accuracy.mean) for point in level.points]
+    assert abs(chosen.test.accuracy - level.accuracy.mean) == pytest.approx(min(distances))
+    runs = synthetic.fill(tmp_path, synthetic.recipes(["syn"], [1], (8, 512), [0], epochs=1))  # without a baseline
+    (alone,) = settings(gather(tmp_path))
+    best = showcase(alone, finding(alone))
+    assert best is not None
+    assert best.name == max(runs, key=lambda run: run.result["test"]["accuracy"]).path.name
 
 
-def symbols(node: Any, found: dict[str, int]) -> dict[str, int]:
-    """How many items of each kind of mark a drawing has."""
-    if isinstance(node, dict):
-        if "marktype" in node and node.get("role") == "mark":
-            found[node["marktype"]] = found.get(node["marktype"], 0) + len(node.get("items", []))
-        for value in node.values():
-            symbols(value, found)
-    elif isinstance(node, list):
-        for value in node:
-            symbols(value, found)
-    return found
+def marks(node: Any) -> list[dict[str, Any]]:
+    """Every item of a drawing that is a datum's mark, with the kind of its mark."""
+    if isinstance(node, list):
+        return [mark for value in node for mark in marks(value)]
+    if not isinstance(node, dict):
+        return []
+    own = node.get("items", []) if "marktype" in node and node.get("role") == "mark" else []
+    return [{**item, "marktype": node["marktype"]} for item in own] + marks(list(node.values()))
 
 
-def drawn(chart: Any) -> dict[str, int]:
-    return symbols(vl_convert.vegalite_to_scenegraph(chart.to_json()), {})
+def drawn(chart: Any) -> list[dict[str, Any]]:
+    return marks(vl_convert.vegalite_to_scenegraph(chart.to_json()))
+
+
+def count(chart: Any, kind: str) -> int:
+    return sum(mark["marktype"] == kind for mark in drawn(chart))
 
 
 def test_the_trade_off_figure_shows_every_run_and_a_line_a_curve(folder: Path) -> None:
     found = settings(gather(folder))[0].curves
     points = rows.curve_rows(found)
-    assert len(points) == 2 + 6 * 3 * 2
+    levels = 6 * 3
+    assert len(points) == 2 + levels * 2
     chart = figures.tradeoff(points, ["Ω_syn", "Ω_total", "Ω_balance"], ["p = 1", "p = 2"])
-    assert drawn(chart)["symbol"] == len(points)
-    assert drawn(chart)["rule"] == 2 * 6 * 3  # deviations both ways
-    fewer = figures.tradeoff(points, ["Ω_syn"], ["p = 1"], seeds=["1"])
-    assert drawn(fewer)["symbol"] == 1 + 3
+    assert count(chart, "symbol") == len(points) + levels  # and the means
+    assert count(chart, "rule") == 1 + 2 * levels  # the baseline, and deviations both ways
+    assert count(chart, "rect") == 1
+    fewer = figures.tradeoff(points, ["Ω_syn"], ["p = 1"], seeds=["1"])  # one seed has no deviation
+    assert [count(fewer, kind) for kind in ("symbol", "rule", "rect")] == [1 + 3, 1, 0]
+
+
+def test_means_and_sample_deviations_are_drawn_where_they_are() -> None:
+    energies, accuracies, plain = (0.30, 0.36, 0.35), (0.74, 0.80, 0.75), (0.86, 0.88, 0.90)
+    points = [
+        *(
+            Point(energy, accuracy, 8.0, rank=8, seed=i, run=f"run {i}")
+            for i, (energy, accuracy) in enumerate(zip(energies, accuracies, strict=True))
+        ),
+        Point(0.5, 0.85, 2.0, rank=2, seed=0, run="alone"),
+    ]
+    baseline = [Point(1.0, accuracy, seed=i, run=f"plain {i}") for i, accuracy in enumerate(plain)]
+    table = rows.curve_rows([Curve("Ω_syn", "p = 1", tuple(points), tuple(baseline))])
+    chart = figures.tradeoff(table, ["Ω_syn"], ["p = 1"], width=600, height=400)
+    low, high, far = figures.extent(table)
+
+    def x(energy: float) -> float:
+        return 600 * (energy + 0.015 * far) / (1.015 * far)
+
+    def y(accuracy: float) -> float:
+        return 400 * (high - accuracy) / (high - low)
+
+    across, upright = sorted(
+        (m for m in drawn(chart) if m["marktype"] == "rule" and m.get("opacity", 1) < 1), key=lambda m: m["x"]
+    )
+    energy, accuracy = Estimate.of(energies), Estimate.of(accuracies)
+    assert energy.deviation is not None
+    assert accuracy.deviation is not None
+    assert (across["x"], across["x2"]) == pytest.approx(
+        (x(energy.mean - energy.deviation), x(energy.mean + energy.deviation))
+    )
+    assert upright["x"] == pytest.approx(x(energy.mean))
+    ends = sorted((upright["y"], upright["y2"]))
+    assert ends == pytest.approx([y(accuracy.mean + accuracy.deviation), y(accuracy.mean - accuracy.deviation)])
+    symbols = [mark for mark in drawn(chart) if mark["marktype"] == "symbol"]
+    sizes = {(round(mark["x"]), round(mark["y"])): mark["size"] for mark in symbols}
+    large = sizes[round(x(energy.mean)), round(y(accuracy.mean))]
+    assert len(symbols) == 3 + 1 + 3 + 1
+    assert all(sizes[round(x(e)), round(y(a))] < large / 2 for e, a in zip(energies, accuracies, strict=True))
+    (band,) = (mark for mark in drawn(chart) if mark["marktype"] == "rect")
+    spread = np.std(plain, ddof=1)
+    assert (band["y"], band["y"] + band["height"]) == pytest.approx((y(0.88 + spread), y(0.88 - spread)))
+
+
+def test_no_mark_is_cut_off_by_the_frame() -> None:
+    points = [Point(0.0, 0.1, 512, rank=512, run="silent"), Point(1.3, 0.9, 1, rank=1, run="costly")]
+    table = rows.curve_rows([Curve("Ω_syn", "p = 1", tuple(points))])
+    chart = figures.tradeoff(table, ["Ω_syn"], ["p = 1"], width=600, height=400)
+    for mark in drawn(chart):
+        if mark["marktype"] == "symbol":
+            radius = mark["size"] ** 0.5 / 2
+            assert radius < mark["x"] < 600 - radius
+            assert radius < mark["y"] < 400 - radius
+
+
+def test_epochs_are_whole_numbers() -> None:
+    table = [{"epoch": epoch, "series": "training", "value": 1 / epoch} for epoch in (1, 2, 3)]
+    svg = vl_convert.vegalite_to_svg(figures.training(table, "loss").to_json())
+    axis = svg[svg.index("X-axis") :]
+    assert re.findall(r">([\d.]+)</text>", axis[: axis.index("Y-axis")]) == ["1", "2", "3"]
 
 
 def test_bars_by_layer(folder: Path) -> None:
@@ -185,7 +258,7 @@ def test_bars_by_layer(folder: Path) -> None:
     table = rows.layer_rows("a", entry.test.layers) + rows.layer_rows("b", rows.mean_layers([entry, entry]))
     assert [row["energy"] for row in table[:6]] == pytest.approx([row["energy"] for row in table[6:]])
     for chart in (figures.energy_by_layer(table, "ab"), figures.rate_by_layer(table, "ab")):
-        assert drawn(chart)["rect"] == 12
+        assert count(chart, "rect") == 12
 
 
 @pytest.fixture

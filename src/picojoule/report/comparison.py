@@ -15,6 +15,7 @@ from picojoule.record import made, write_atomically
 from picojoule.report import figures
 from picojoule.report.collection import MeasuredLayer
 from picojoule.report.drawing import png
+from picojoule.report.finding import saving
 from picojoule.report.page import figure_place, page, table
 from picojoule.report.rows import layer_rows
 from picojoule.tables import Column, Sheet
@@ -52,8 +53,7 @@ class Comparison:
 
     @property
     def headline(self) -> str:
-        change = f"{abs(self.points_lost):.1f} points of accuracy {'less' if self.points_lost >= 0 else 'more'}"
-        return f"{self.energy_ratio:.0%} of the energy, {change}"
+        return saving(self.energy_ratio, self.points_lost / 100)
 
     def rows(self) -> list[tuple[str, str, str]]:
         """The bill, line by line: what, without, with."""
@@ -130,7 +130,7 @@ class Comparison:
             f'<p class="headline">{html.escape(self.headline)}</p>\n'
             f'<div class="cards">{figure_place("energy", "Energy by layer")}'
             f"{figure_place('rate', 'Firing rate by layer')}</div>\n"
-            f"<h2>The two bills</h2>\n{table(self.sheet)}\n"
+            f"<h2>The two bills</h2>\n{table(self.sheet, 'The two bills')}\n"
             f'<p class="note">{html.escape(self.conventions)}</p>'
         )
         return page(self.title, body, charts)

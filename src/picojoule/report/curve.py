@@ -45,6 +45,11 @@ class Point:
     dead_rate: float | None = None
     rate_mean: float | None = None
 
+    @property
+    def amount(self) -> str:
+        """The budget, or the strength where there is none."""
+        return self.budget or f"{self.strength:g}"
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -54,6 +59,8 @@ class Curve:
     variant: str
     points: tuple[Point, ...]
     baseline: tuple[Point, ...] = ()
+    continued: bool = False
+    """Whether its networks are a frontier's: trained on from the baseline, and so for longer than it."""
 
     @property
     def label(self) -> str:
@@ -62,6 +69,11 @@ class Curve:
         'Ω_syn (p = 1)'
         """
         return f"{self.kind} ({self.variant})" if self.variant else self.kind
+
+    @property
+    def levels(self) -> list[tuple[Point, ...]]:
+        """The points of each strength or budget, which differ only in their seeds."""
+        return levels(self.points)
 
     @property
     def energies(self) -> list[float]:
@@ -74,6 +86,17 @@ class Curve:
     def of_seed(self, seed: int) -> Curve:
         """Those of its points that have this seed."""
         return replace(self, points=tuple(point for point in self.points if point.seed == seed))
+
+
+def levels(points: Iterable[Point]) -> list[tuple[Point, ...]]:
+    """
+    >>> [len(same) for same in levels([Point(0.5, 0.8, 2, seed=0), Point(0.5, 0.9, 2, seed=1), Point(0.3, 0.7, 8)])]
+    [2, 1]
+    """
+    groups: dict[tuple[float, str], list[Point]] = {}
+    for point in points:
+        groups.setdefault((point.strength, point.budget), []).append(point)
+    return [tuple(same) for same in groups.values()]
 
 
 @dataclass(frozen=True)
@@ -120,7 +143,8 @@ def settings(collection: Collection, baselines: Mapping[str, float] | None = Non
     for (group, entries), label in zip(groups.items(), labels, strict=True):
         joules = (baselines or {}).get(label) or _baseline_joules(entries)
         kinds = _kinds(entries, roots)
-        made.append(Setting(label, flat[group], tuple(entries), joules, _curves(entries, joules, kinds), kinds))
+        drawn = _curves(entries, joules, kinds, roots)
+        made.append(Setting(label, flat[group], tuple(entries), joules, drawn, kinds))
     return sorted(made, key=lambda setting: -len(setting.entries))
 
 
@@ -159,13 +183,12 @@ def mean_table(curves: Iterable[Curve]) -> Sheet:
         *([("none", curves[0].baseline)] if curves and curves[0].baseline else []),
         *((curve.label, curve.points) for curve in curves),
     ]:
-        for level in dict.fromkeys((point.strength, point.budget) for point in points):
-            same = [point for point in points if (point.strength, point.budget) == level]
+        for same in levels(points):
             values = [
                 [getattr(point, key) for point in same] for key in ("accuracy", "energy", "dead_rate", "rate_mean")
             ]
             cells = [None if None in column else Estimate.of(column) for column in values]
-            rows.append((label, level[1] or f"{level[0]:g}", len(same), *cells))
+            rows.append((label, same[0].amount, len(same), *cells))
     return Sheet(columns, tuple(rows))
 
 
@@ -241,7 +264,8 @@ def _kinds(entries: list[Entry], roots: Mapping[Path, Recipe]) -> dict[str, str]
         if entry.recipe is not None:
             way = "budget" if entry.recipe.penalty.budget is not None else ""
             if entry.path in roots:
-                way = f"frontier {entry.path.parent.name}" if len(folders) > 1 else "frontier"
+                name = entry.path.parent.name if len(folders) > 1 else "frontier"
+                way = name if name.startswith("frontier") else f"frontier {name}"
             kinds[entry.name] = f"{kind_label(entry.recipe.penalty.kind)} {way}".strip()
     return kinds
 
@@ -256,11 +280,14 @@ def _baseline_joules(entries: list[Entry]) -> float | None:
     return statistics.fmean(statistics.fmean(joules) for joules in by_seed.values()) or None
 
 
-def _curves(entries: list[Entry], baseline: float | None, kinds: Mapping[str, str]) -> tuple[Curve, ...]:
+def _curves(
+    entries: list[Entry], baseline: float | None, kinds: Mapping[str, str], roots: Mapping[Path, Recipe]
+) -> tuple[Curve, ...]:
     if baseline is None:
         return ()
     by_curve: dict[tuple[str, float], list[Point]] = {}
     without: dict[int, Point] = {}
+    continued = {kinds[entry.name] for entry in entries if entry.path in roots}
     for entry, recipe, test, joules in measured(entries):
         point = Point(
             energy=joules / baseline,
@@ -286,6 +313,7 @@ def _curves(entries: list[Entry], baseline: float | None, kinds: Mapping[str, st
             variant_label(p),
             tuple(sorted(by_curve[kind, p], key=lambda point: (point.rank, point.seed))),
             tuple(without[seed] for seed in sorted(without)),
+            kind in continued,
         )
         for kind, p in ranked
     )

@@ -5,6 +5,7 @@ Each has one set of rows, so that a page can put others in their place.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -12,12 +13,13 @@ import altair as alt
 
 from picojoule.report.rows import BASELINE, Row
 
-# Okabe and Ito's palette: told apart also by the colour-blind.
-BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW = (
-    *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442"),
+# Okabe and Ito's palette without its yellow, which is lost on white paper, and two more that are as far from these and
+# from each other for the colour-blind.
+BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, VIOLET, BROWN = (
+    *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#9036E8", "#873C1E"),
 )
 GREY = "#8C8C8C"
-PALETTE = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW)
+PALETTE = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, VIOLET, BROWN)
 KIND_COLOURS = {"Ω_syn": BLUE, "Ω_total": ORANGE, "Ω_balance": GREEN}
 _WAYS = {"Ω_syn budget": PURPLE, "Ω_syn frontier": SKY}
 """The other kinds of curves that a report often has; what is none of both takes what is left."""
@@ -33,6 +35,9 @@ TRAINING = {
 }
 """What is drawn of a training: the title of the axis, its format, and the lines with their colours."""
 
+_EPOCHS = alt.Axis(format="d", labelExpr="datum.value % 1 ? '' : datum.label", grid=False, ticks=False)
+"""Whole numbers only: with few epochs, ticks come in halves, whatever `tickMinStep` says."""
+
 Width = int | Literal["container"]
 
 
@@ -41,9 +46,9 @@ def colours(kinds: Iterable[str]) -> dict[str, str]:
 
     >>> colours(["Ω_syn", "conversion"])
     {'Ω_syn': '#0072B2', 'conversion': '#D55E00'}
-    >>> frontiers = colours(["Ω_syn", *(f"Ω_syn frontier {folder}" for folder in "abcd")])
+    >>> frontiers = colours([*KIND_COLOURS, "Ω_syn budget", *(f"Ω_syn frontier {folder}" for folder in "abcd")])
     >>> len({GREY, *frontiers.values()})
-    6
+    9
     """
     known, kinds = {**KIND_COLOURS, **_WAYS}, list(dict.fromkeys(kinds))
     left = [colour for colour in PALETTE if colour not in known.values()]
@@ -52,95 +57,168 @@ def colours(kinds: Iterable[str]) -> dict[str, str]:
     return {kind: known.get(kind) or next(free, GREY) for kind in kinds}
 
 
+def looks(variants: Sequence[str]) -> dict[str, tuple[str, list[int]]]:
+    """The shape of the marks and the dashes of the line of each variant.
+
+    >>> looks(["p = 1", "p = 2"])
+    {'p = 1': ('circle', [1, 0]), 'p = 2': ('triangle-up', [6, 3])}
+    """
+    return {
+        variant: (SHAPES[number % len(SHAPES)], DASHES[number % len(DASHES)]) for number, variant in enumerate(variants)
+    }
+
+
 def tradeoff(
     rows: Sequence[Row],
     kinds: Sequence[str],
     variants: Sequence[str],
     seeds: Sequence[str] = (),
-    width: Width = 520,
-    height: int = 360,
+    width: Width = 600,
+    height: int = 400,
     legend: bool = True,
 ) -> alt.LayerChart:
     """Accuracy over energy relative to the baseline: every run, and means over seeds ± sample standard deviation.
 
-    The parameters `kinds`, `variants` and `seeds` hold what is shown, `lowest` the accuracy
-    that the axis starts from, and `furthest` the energy at its end.
+    Where a level has several seeds, the mark is their mean and its runs are small ones around it. The baseline is a
+    line across, in a band of its deviation. The parameters `kinds`, `variants` and `seeds` hold what is shown, `lowest`
+    and `highest` the accuracies between which the axis runs, `furthest` the energy at its end, and `chosen` the name of
+    the run that has a ring.
     """
     seeds = list(seeds) or sorted({str(row["seed"]) for row in rows})
+    lowest, highest, furthest = extent(rows)
     shown = [
         alt.param(name="kinds", value=list(kinds)),
         alt.param(name="variants", value=list(variants)),
         alt.param(name="seeds", value=list(seeds)),
-        alt.param(name="lowest", value=_lowest(rows)),
-        alt.param(name="furthest", value=1.04 * max([1.0, *(row["energy"] for row in rows)])),
+        alt.param(name="lowest", value=lowest),
+        alt.param(name="highest", value=highest),
+        alt.param(name="furthest", value=furthest),
+        alt.param(name="chosen", value=""),
     ]
-    named = colours(kinds)
-    look = alt.Legend() if legend else None
-    if any(row["kind"] == BASELINE for row in rows):
-        named = {BASELINE: GREY, **named}
+    named = {BASELINE: GREY, **colours(kinds)}
+    look = looks(variants)
     colour = alt.Color(
-        "kind:N", title="penalty", legend=look, scale=alt.Scale(domain=list(named), range=list(named.values()))
+        "kind:N",
+        title="penalty",
+        legend=alt.Legend(symbolType="circle", symbolOpacity=1) if legend else None,
+        scale=alt.Scale(domain=list(named), range=list(named.values())),
     )
-    shape = alt.Shape(
-        "variant:N",
-        title=None,
-        legend=look,
-        scale=alt.Scale(domain=list(variants), range=_cycled(SHAPES, len(variants))),
+    # Values and no scale: its legend would be merged with that of the dashes, which show only on lines.
+    shape = alt.ShapeValue(
+        SHAPES[0],
+        condition=[{"test": f"datum.variant == {json.dumps(v)}", "value": form} for v, (form, _) in look.items()],
     )
     dash = alt.StrokeDash(
         "variant:N",
         title=None,
-        legend=look,
-        scale=alt.Scale(domain=list(variants), range=_cycled(DASHES, len(variants))),
+        legend=alt.Legend(symbolType="stroke", symbolSize=600, symbolStrokeWidth=2) if legend else None,
+        scale=alt.Scale(domain=list(look), range=[dashes for _, dashes in look.values()]),
     )
-    percent = alt.Axis(format="%")
+    across = alt.Axis(format="%", tickCount=10, labelFlush=False)
     energy_title, accuracy_title = "energy relative to the baseline", "accuracy"
-    x_scale = alt.Scale(domainMin=0, domainMax=alt.ExprRef("furthest"), nice=False)
-    y_scale = alt.Scale(domainMin=alt.ExprRef("lowest"), zero=False, nice=True)
-    x = alt.X("energy:Q", title=energy_title, axis=percent, scale=x_scale)
-    y = alt.Y("accuracy:Q", title=accuracy_title, axis=percent, scale=y_scale)
+    # A little room to the left, so that the mark of a network that is nearly silent is whole.
+    x_scale = alt.Scale(domain=alt.ExprRef("[-0.015 * furthest, furthest]"), nice=False)
+    y_scale = alt.Scale(domain=alt.ExprRef("[lowest, highest]"), zero=False, nice=False)
+
+    def x(field: str) -> alt.X:
+        return alt.X(f"{field}:Q", title=energy_title, axis=across, scale=x_scale)
+
+    def y(field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", title=accuracy_title, axis=alt.Axis(format="%"), scale=y_scale)
+
     base = alt.Chart({"values": list(rows)}).transform_filter("indexof(seeds, datum.seed) >= 0")
     without = base.transform_filter(f"datum.kind == '{BASELINE}'")
-    penalised = base.transform_filter("indexof(kinds, datum.kind) >= 0").transform_filter(
-        "indexof(variants, datum.variant) >= 0"
-    )
-    means = penalised.transform_aggregate(
-        x="mean(energy)",
-        y="mean(accuracy)",
-        dx="stdev(energy)",
-        dy="stdev(accuracy)",
-        groupby=["kind", "variant", "strength", "rank"],
-    ).transform_calculate(
-        **{  # one seed has no deviation
-            f"{axis}{end}": f"datum.{axis} {sign} (isFinite(datum.d{axis}) ? datum.d{axis} : 0)"
-            for axis in "xy"
-            for end, sign in ((1, "-"), (2, "+"))
-        }
-    )
-    mean_x = alt.X("x:Q", title=energy_title, axis=percent, scale=x_scale)
-    mean_y = alt.Y("y:Q", title=accuracy_title, axis=percent, scale=y_scale)
-    tooltip = [
+    on = "indexof(kinds, datum.kind) >= 0 && indexof(variants, datum.variant) >= 0"
+    penalised = base.transform_filter(on)
+    level: list[str | alt.FieldName] = ["kind", "variant", "strength", "rank"]
+    means, plain = _means(penalised, level), _means(without, ["kind"])
+    several = means.transform_filter("datum.n > 1")
+    run = [
         *(alt.Tooltip("run:N"), alt.Tooltip("kind:N", title="penalty"), alt.Tooltip("variant:N", title="power")),
         *(alt.Tooltip("strength:N", title="λ' or budget"), alt.Tooltip("seed:N")),
         *(alt.Tooltip("accuracy:Q", format=".2%"), alt.Tooltip("energy:Q", format=".2%")),
     ]
+    mean = [
+        *(alt.Tooltip("several:N", title="mean of"), alt.Tooltip("kind:N", title="penalty")),
+        *(alt.Tooltip("variant:N", title="power"), alt.Tooltip("strength:N", title="λ' or budget")),
+        *(alt.Tooltip("accuracy:N"), alt.Tooltip("energy:N")),
+    ]
+    grown: Any = {"stroke": "transparent", "strokeWidth": 6}  # a small mark that a finger can hit
     chart: alt.LayerChart = alt.LayerChart(
         layer=[
+            plain.transform_filter("datum.n > 1")
+            .mark_rect(clip=True, opacity=0.16, color=GREY, aria=False)
+            .encode(y=y("y1"), y2="y2:Q"),
+            plain.mark_rule(clip=True, color=GREY, strokeDash=[3, 3], strokeWidth=1.5, aria=False).encode(y=y("y")),
             means.mark_line(clip=True, strokeWidth=2).encode(
-                x=mean_x, y=mean_y, color=colour, strokeDash=dash, order="rank:Q"
+                x=x("x"), y=y("y"), color=colour, strokeDash=dash, order="rank:Q"
             ),
-            means.mark_rule(clip=True, opacity=0.6).encode(x=mean_x, y=alt.Y("y1:Q"), y2="y2:Q", color=colour),
-            means.mark_rule(clip=True, opacity=0.6).encode(x=alt.X("x1:Q"), x2="x2:Q", y=mean_y, color=colour),
-            without.mark_point(clip=True, filled=True, size=70, color=GREY, shape="diamond", opacity=0.9).encode(
-                x=x, y=y, tooltip=tooltip, **({"color": colour} if BASELINE in named else {})
+            several.mark_rule(clip=True, opacity=0.7, strokeWidth=1.5).encode(
+                x=x("x"), y=y("y1"), y2="y2:Q", color=colour
             ),
-            penalised.mark_point(clip=True, filled=True, size=45, opacity=0.75).encode(
-                x=x, y=y, color=colour, shape=shape, tooltip=tooltip
+            several.mark_rule(clip=True, opacity=0.7, strokeWidth=1.5).encode(
+                x=x("x1"), x2="x2:Q", y=y("y"), color=colour
             ),
+            several.mark_point(clip=True, filled=True, size=75, opacity=1, **grown).encode(
+                x=x("x"), y=y("y"), color=colour, shape=shape, tooltip=mean
+            ),
+            without.mark_point(clip=True, filled=True, size=70, shape="diamond", opacity=0.9, **grown).encode(
+                x=x("energy"), y=y("accuracy"), color=colour, tooltip=run
+            ),
+            penalised.transform_joinaggregate(n="count()", groupby=level)
+            .mark_point(clip=True, filled=True, **grown)
+            .encode(
+                x=x("energy"),
+                y=y("accuracy"),
+                color=colour,
+                shape=shape,
+                size=alt.condition("datum.n > 1", alt.value(16), alt.value(60)),
+                opacity=alt.condition("datum.n > 1", alt.value(0.45), alt.value(0.9)),
+                tooltip=run,
+            ),
+            base.transform_filter("chosen != '' && datum.run == chosen")
+            .transform_filter(f"datum.kind == '{BASELINE}' || ({on})")
+            .mark_point(clip=True, size=260, strokeWidth=2.5, shape="circle", aria=False)
+            .encode(x=x("energy"), y=y("accuracy"), color=colour),
         ],
         width=width,
         height=height,
     ).add_params(*shown)
+    return chart
+
+
+def extent(rows: Sequence[Row]) -> tuple[float, float, float]:
+    """The lowest and the highest accuracy and the furthest energy of the axes, with room for whole marks."""
+    accuracies = [row["accuracy"] for row in rows] or [0.0, 1.0]
+    low, high = min(accuracies), max(accuracies)
+    room = 0.04 * max(high - low, 0.05)
+    return low - room, high + room, 1.04 * max([1.0, *(row["energy"] for row in rows)])
+
+
+def _means(runs: alt.Chart, groups: list[str | alt.FieldName]) -> alt.Chart:
+    """Means `x` and `y` of energy and accuracy, one deviation to each side of them, and both in words."""
+
+    def words(axis: str) -> str:
+        spread = f"(datum.n > 1 ? ' ± ' + format(datum.d{axis}, '.2%') : '')"
+        return f"format(datum.{axis}, '.2%') + {spread}"
+
+    chart: alt.Chart = runs.transform_aggregate(
+        n="count()",
+        x="mean(energy)",
+        y="mean(accuracy)",
+        dx="stdev(energy)",
+        dy="stdev(accuracy)",
+        groupby=groups,
+    ).transform_calculate(
+        **{  # one seed has no deviation
+            f"{axis}{end}": f"datum.{axis} {sign} (datum.n > 1 ? datum.d{axis} : 0)"
+            for axis in "xy"
+            for end, sign in ((1, "-"), (2, "+"))
+        },
+        several="datum.n + ' seeds'",
+        energy=words("x"),
+        accuracy=words("y"),
+    )
     return chart
 
 
@@ -196,7 +274,7 @@ def training(rows: Sequence[Row], key: str, width: Width = 300, height: int = 20
         _chart(rows, width, height)
         .mark_line(point=alt.OverlayMarkDef(size=20))
         .encode(
-            x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1), scale=alt.Scale(zero=False, nice=False)),
+            x=alt.X("epoch:Q", title="epoch", axis=_EPOCHS, scale=alt.Scale(zero=False, nice=False)),
             y=alt.Y("value:Q", title=what, axis=alt.Axis(format=unit) if unit else alt.Axis()),
             color=alt.Color(
                 "series:N",
@@ -213,10 +291,10 @@ def training(rows: Sequence[Row], key: str, width: Width = 300, height: int = 20
     return chart
 
 
-def training_curves(rows: Mapping[str, Sequence[Row]]) -> alt.HConcatChart:
-    """Loss, accuracy, energy and strength side by side, of `rows.training_rows`, as far as they are known."""
+def training_curves(rows: Mapping[str, Sequence[Row]]) -> alt.ConcatChart:
+    """Loss, accuracy, energy and strength, two in a row, of `rows.training_rows`, as far as they are known."""
     charts = (training(rows[key], key) for key in TRAINING if rows[key])
-    together: alt.HConcatChart = alt.hconcat(*charts).resolve_scale(color="independent")  # each has lines of its own
+    together: alt.ConcatChart = alt.concat(*charts, columns=2).resolve_scale(color="independent")  # each its own lines
     return together
 
 
@@ -256,12 +334,3 @@ def _chart(rows: Sequence[Row], width: Width, height: int) -> alt.Chart:
 
 def _layer_axis() -> alt.X:
     return alt.X("layer:N", sort=None, title=None, axis=alt.Axis(labelAngle=-40, labelLimit=110))
-
-
-def _lowest(rows: Sequence[Row]) -> float:
-    """The axis starts at the last ten percent below the worst run."""
-    return int(min((row["accuracy"] for row in rows), default=0.0) * 10) / 10
-
-
-def _cycled(values: Sequence[Any], number: int) -> list[Any]:
-    return [values[i % len(values)] for i in range(number)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
@@ -15,6 +16,8 @@ from picojoule.tables import Sheet
 
 # Nothing may be loaded from anywhere; Vega compiles its expressions, hence eval.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data: blob:"
+
+_NEGATIVE = re.compile(r"^-(?=\d)")
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -75,16 +78,28 @@ def chart_place(name: str, title: str) -> str:
     return f'<div class="chart" id="{name}" role="figure" aria-label="{html.escape(title)}"></div>'
 
 
-def table(sheet: Sheet) -> str:
-    """A table that scrolls by itself where the screen is narrow."""
+def table(sheet: Sheet, title: str) -> str:
+    """A table that scrolls by itself where the screen is narrow, also by the keyboard; `title` is for its readers."""
 
     def row(cells: Iterable[str], tag: str) -> str:
         classes = (' class="word"' if sheet.is_text(index) else "" for index in range(len(sheet.columns)))
         marked = zip(cells, classes, strict=True)
-        return "<tr>" + "".join(f"<{tag}{word}>{html.escape(cell)}</{tag}>" for cell, word in marked) + "</tr>"
+        return "<tr>" + "".join(f"<{tag}{word}>{unbroken(cell)}</{tag}>" for cell, word in marked) + "</tr>"
 
-    body = "".join(row(cells, "td") for cells in sheet.shown())
-    return f'<div class="scroll"><table><thead>{row(sheet.titles, "th")}</thead><tbody>{body}</tbody></table></div>'
+    body = "".join(row((_NEGATIVE.sub("−", cell) for cell in cells), "td") for cells in sheet.shown())
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(title)}"><table>'
+        f"<thead>{row(sheet.titles, 'th')}</thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def unbroken(text: str) -> str:
+    """Text as HTML, with no end of a line within an equation or before a unit.
+
+    >>> unbroken("Ω_syn (p = 1), 78.0 ± 2.4 % accurate")
+    'Ω_syn (p&nbsp;=&nbsp;1), 78.0&nbsp;±&nbsp;2.4&nbsp;% accurate'
+    """
+    return re.sub(r" ([=±]) ", r"&nbsp;\1&nbsp;", html.escape(text)).replace(" %", "&nbsp;%")
 
 
 def compact(value: Any) -> str:

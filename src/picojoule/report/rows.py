@@ -24,7 +24,7 @@ def curve_rows(curves: Iterable[Curve]) -> list[dict[str, Any]]:
                     "run": point.run,
                     "kind": kind,
                     "variant": variant,
-                    "strength": point.budget or f"{point.strength:g}",
+                    "strength": point.amount,
                     "rank": point.rank,
                     "seed": str(point.seed),
                     "energy": point.energy,

@@ -6,8 +6,9 @@ from typing import Any
 
 from picojoule.report.collection import Collection, Entry, MeasuredLayer
 from picojoule.report.curve import FREE_KEYS, Setting, budget_label, flattened, measured, rank, variant_label
-from picojoule.report.figures import colours
+from picojoule.report.figures import colours, extent, looks
 from picojoule.report.page import compact
+from picojoule.report.rows import curve_rows
 
 _COLUMNS = (
     *("name", "state", "reason", "setting", "on_curve", "kind", "variant", "strength", "budget", "rank", "seed"),
@@ -41,16 +42,19 @@ def stored(
     runs = [_row(entry, places.get(entry.name), settings, entry.name in on_curve, layer_sets) for entry in collection]
     index = {entry.name: number for number, entry in enumerate(collection)}
     kinds = [curve.kind for setting in settings for curve in setting.curves]
+    variants = sorted({curve.variant for setting in settings for curve in setting.curves})
     store = {
         "columns": _COLUMNS,
         "runs": runs,
         "layers": [list(layers) for layers in layer_sets],
         "colours": colours(kinds),
+        "looks": looks(variants),
         "settings": [
             {
                 "label": setting.label,
                 "recipe": setting.recipe,
                 "curves": [[curve.kind, curve.variant] for curve in setting.curves],
+                "extent": [_short(end) for end in extent(curve_rows(setting.curves))],
                 "shares": share,
                 "run": index[showcase.name] if showcase is not None else None,
                 "note": _note(setting),
@@ -121,8 +125,8 @@ def _layers(layers: tuple[MeasuredLayer, ...]) -> dict[str, list[float | None]]:
 def _note(setting: Setting) -> str:
     if setting.baseline_joules is None:
         return (
-            "This setting has no finished run without a penalty (penalty.strength = 0) that spikes, so energy has no "
-            "baseline to be measured against: train one to see the curves."
+            "No finished run here spikes and has no penalty (penalty.strength = 0), so energy has no baseline to be "
+            "measured against: train one to see the curves."
         )
     return "" if setting.curves else "Only the baseline is here so far: train with penalty.strength > 0 to see a curve."
 

@@ -16,7 +16,6 @@ from picojoule.record import made, write_atomically
 from picojoule.report import drawing, figures
 from picojoule.report.collection import STATES, Collection, Entry, gather
 from picojoule.report.curve import (
-    Priced,
     Setting,
     budget_label,
     kind_label,
@@ -25,19 +24,19 @@ from picojoule.report.curve import (
     settings,
     variant_label,
 )
-from picojoule.report.page import asset, chart_place, figure_place, page, table
+from picojoule.report.finding import TOLERATED_LOSSES, Finding, Level, finding
+from picojoule.report.page import asset, chart_place, figure_place, page, table, unbroken
 from picojoule.report.rows import BASELINE, curve_rows, layer_rows, mean_layers, training_rows
 from picojoule.report.scoring import score, score_table
 from picojoule.report.shares import share_rows, synapses_of, terms_at_one, terms_measured
 from picojoule.report.store import stored
 from picojoule.synapse import Synapses
 from picojoule.tables import Column, Sheet
+from picojoule.units import format_joules
 
 DRAWN_SETTINGS = 8
 """As many settings get pictures: a setting takes seconds, and the page has them all."""
 CHOSEN = "this run"
-TOLERATED_LOSS = 0.01
-"""Of accuracy, by the run that is shown first."""
 
 Reference = Callable[[Setting], Mapping[str, Mapping[str, float]]]
 """Scores that others found in a setting: by curve, by name of the score."""
@@ -85,7 +84,8 @@ def write(
     collection = gather(folder)
     into = Path(out) if out is not None else collection.folder / "report"
     found = settings(collection)
-    chosen = [showcase(setting) for setting in found]
+    findings = [finding(setting) for setting in found]
+    chosen = [showcase(setting, main) for setting, main in zip(found, findings, strict=True)]
     synapses = _all_synapses(found)
     made(into)
     with_curves = [setting for setting in found if setting.curves]
@@ -106,7 +106,7 @@ def write(
     title = f"picojoule · {collection.folder.resolve().name}"
     text = page(
         title,
-        _body(title, collection, found, scores),
+        _body(title, collection, found, findings, scores),
         _charts(found),
         stored(collection, found, shares, chosen),
         ("report",),
@@ -117,19 +117,15 @@ def write(
     return Report(collection, tuple(found), ours, home, tuple(files))
 
 
-def showcase(setting: Setting) -> Entry | None:
-    """The run that is shown first: the least energy at no more than a point of accuracy below the baseline."""
+def showcase(setting: Setting, found: Finding | None) -> Entry | None:
+    """The run that is shown first: a typical one of the level that the headline tells of, or else the most accurate."""
+    if not setting.entries:
+        return None
+    if found is not None:
+        name = (found.within[0] or found.best).typical.run
+        return next(entry for entry in setting.entries if entry.name == name)
     candidates = measured(setting.entries)
-    if not candidates:
-        return setting.entries[0] if setting.entries else None
-    accuracies = [entry.test.accuracy for entry in setting.baseline if entry.test is not None]
-    floor = sum(accuracies) / len(accuracies) - TOLERATED_LOSS if accuracies else 0.0
-
-    def merit(run: Priced) -> tuple[bool, float]:
-        good = run.test.accuracy >= floor
-        return not good, run.joules if good else -run.test.accuracy
-
-    return min(candidates, key=merit).entry
+    return max(candidates, key=lambda run: run.test.accuracy).entry if candidates else setting.entries[0]
 
 
 # --- Tables ----------------------------------------------------------------------------------------------------------
@@ -262,7 +258,7 @@ def _charts(found: list[Setting]) -> dict[str, alt.TopLevelMixin]:
     """Without rows: the page's script puts them in."""
     both = (BASELINE, CHOSEN)
     return {
-        "tradeoff": figures.tradeoff([], *_kinds_and_variants(found), width="container", legend=False),
+        "tradeoff": figures.tradeoff([], *_kinds_and_variants(found), width="container", height=360, legend=False),
         "layer-energy": figures.energy_by_layer([], both, width="container"),
         "layer-rate": figures.rate_by_layer([], both, width="container"),
         "shares": figures.penalty_by_layer([], width="container"),
@@ -270,15 +266,32 @@ def _charts(found: list[Setting]) -> dict[str, alt.TopLevelMixin]:
     }
 
 
-def _body(title: str, collection: Collection, found: list[Setting], scores: Mapping[str, Sheet]) -> str:
-    badges = "".join(f"<li>{collection.counts[state]:,} {state}</li>" for state in STATES if collection.counts[state])
-    tables = {number: table(scores[setting.label]) for number, setting in enumerate(found) if setting.label in scores}
+def _body(
+    title: str,
+    collection: Collection,
+    found: list[Setting],
+    findings: list[Finding | None],
+    scores: Mapping[str, Sheet],
+) -> str:
+    badges = "".join(
+        f'<li class="state-{state}">{count:,} {state} {"run" if count == 1 else "runs"}</li>'
+        for state, count in collection.counts.items()
+        if count
+    )
+    index = {entry.name: number for number, entry in enumerate(collection)}
+    told = {number: _told(main, index) for number, main in enumerate(findings) if main is not None}
+    tables = {
+        number: table(scores[setting.label], "Scores of the curves")
+        for number, setting in enumerate(found)
+        if setting.label in scores
+    }
     return asset("report.html").format(
         title=html.escape(title),
         badges=badges,
         states="".join(f"<option>{state}</option>" for state in STATES if collection.counts[state]),
-        tradeoff=figure_place("tradeoff", "Accuracy over energy, run by run and as means over seeds", wide=True),
-        scores="".join(f'<div data-setting="{number}">{text}</div>' for number, text in tables.items()),
+        findings=_by_setting(told),
+        tradeoff=figure_place("tradeoff", "Accuracy over energy", wide=True),
+        scores=_by_setting(tables),
         layers=figure_place("layer-energy", "Energy by layer") + figure_place("layer-rate", "Firing rate by layer"),
         shares=chart_place("shares", "Share of the energy and of each penalty"),
         training=figure_place("training-loss", "Loss")
@@ -286,3 +299,51 @@ def _body(title: str, collection: Collection, found: list[Setting], scores: Mapp
         + figure_place("training-energy", "Energy on the validation images")
         + figure_place("training-strength", "Strength of the penalty"),
     )
+
+
+def _by_setting(parts: Mapping[int, str]) -> str:
+    return "".join(f'<div data-setting="{number}">{text}</div>' for number, text in parts.items())
+
+
+def _told(main: Finding, index: Mapping[str, int]) -> str:
+    """The main finding as a headline and a tile for each level; a tile chooses its run."""
+    frugal = main.within[0]
+    headline = frugal.headline if frugal is not None else "No network here saves energy within a point of the baseline"
+    tiles = [("baseline", main.baseline), ("most accurate with a penalty", main.best)]
+    for loss, level in zip(TOLERATED_LOSSES, main.within, strict=True):
+        if level is not None:
+            tiles.append((f"at most {100 * loss:g} {'point' if loss == 0.01 else 'points'} lost", level))
+    return (
+        f'<p class="headline">{html.escape(headline)}</p>\n<div class="tiles">'
+        + "".join(_tile(name, level, index[level.typical.run]) for name, level in tiles)
+        + f'</div>\n<p class="note">{_conditions(main)}</p>'
+    )
+
+
+def _conditions(main: Finding) -> str:
+    """What the tiles are worth."""
+    seeds = main.best.seeds
+    means = f"Means over {seeds} seeds ± sample standard deviation" if seeds > 1 else "One seed, which is worth little"
+    return " ".join(
+        [
+            f"{means}, on the test images, which also chose the tiles: expect a little less on others.",
+            *([f"Not compared: {main.left_out} levels with fewer seeds."] if main.left_out else []),
+            *(["Frontiers, which are trained for longer, are left out."] if main.continued is None else []),
+            *(["A frontier's networks are trained for longer than the baseline."] if main.continued else []),
+        ]
+    )
+
+
+def _tile(name: str, level: Level, run: int) -> str:
+    plain = level.label == BASELINE
+    percent = Column("", 1, 100)
+    lines = {
+        "what": name,
+        "much": f"{percent.show(level.energy.mean)} %",
+        "of": "of the energy",
+        "right": f"{percent.show(level.accuracy)} % accurate",
+        "cost": f"{format_joules(level.joules)} an image",
+        "how": "trained without penalty" if plain else f"{level.label}, {level.amount}",
+    }
+    spans = " ".join(f'<span class="{kind}">{unbroken(text)}</span>' for kind, text in lines.items())
+    return f'<button type="button" class="tile" data-run="{run}">{spans}</button>'

@@ -23,10 +23,19 @@ const picojoule = (() => {
     const { rows, parameters = {} } = state[id] ?? {};
     const spec = structuredClone(specs[id]);
     if (rows) for (const name of Object.keys(spec.datasets)) spec.datasets[name] = rows;
+    if (rows) trim(spec.encoding?.color, rows);
     for (const parameter of spec.params ?? []) {
       if (parameter.name in parameters) parameter.value = parameters[parameter.name];
     }
     return spec;
+  }
+
+  // A legend names what is drawn; where that is a single thing, the title above the chart says it already.
+  function trim(colour, rows) {
+    if (!colour?.legend || !colour.scale?.domain) return;
+    const there = new Set(rows.map((row) => row[colour.field]));
+    const values = colour.scale.domain.filter((value) => there.has(value));
+    colour.legend = values.length > 1 ? { ...colour.legend, values } : null;
   }
 
   // One drawing of a chart at a time: a later one waits, and only the last that was asked for is made.

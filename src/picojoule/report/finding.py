@@ -1,0 +1,129 @@
+"""The main finding of a setting: how little energy is enough for how much accuracy.
+
+Convention: levels of a curve (one strength or budget, all its seeds) are compared by their means over the seeds that
+they share with the baseline, and their accuracy with that of the baseline of the same seeds. Only levels with the most
+shared seeds take part: among many, one that was tried once is soon the best by luck. Frontiers, whose networks are
+trained for longer than the baseline, take part only where there is nothing else.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from picojoule.report.curve import Curve, Point, Setting
+from picojoule.report.rows import BASELINE
+from picojoule.tables import Estimate
+
+TOLERATED_LOSSES = (0.01, 0.05)
+"""Of accuracy; the first is that of the headline."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """What one strength or budget came to."""
+
+    label: str
+    """Of its curve."""
+    points: tuple[Point, ...]
+    """Of the seeds that it shares with the baseline."""
+    lost: float
+    """Accuracy that it lacks beside the baseline of the same seeds; negative if it is better."""
+
+    @property
+    def amount(self) -> str:
+        """The strength or the budget, as a legend names it."""
+        point = self.points[0]
+        return f"budget {point.budget}" if point.budget else f"λ' = {point.strength:g}"
+
+    @property
+    def seeds(self) -> int:
+        return len({point.seed for point in self.points})
+
+    @property
+    def accuracy(self) -> Estimate:
+        return Estimate.of(point.accuracy for point in self.points)
+
+    @property
+    def energy(self) -> Estimate:
+        """Relative to the mean of the baseline."""
+        return Estimate.of(point.energy for point in self.points)
+
+    @property
+    def joules(self) -> float | None:
+        known = [point.joules for point in self.points if point.joules is not None]
+        return statistics.fmean(known) if known else None
+
+    @property
+    def typical(self) -> Point:
+        """The one that is nearest to the mean accuracy."""
+        return min(self.points, key=lambda point: abs(point.accuracy - self.accuracy.mean))
+
+    @property
+    def headline(self) -> str:
+        return saving(self.energy.mean, self.lost)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The levels that a reader looks for first."""
+
+    baseline: Level
+    best: Level
+    """The most accurate one with a penalty."""
+    within: tuple[Level | None, ...]
+    """The least energy within each of TOLERATED_LOSSES; None where nothing saves energy at that loss."""
+    left_out: int
+    """Levels with fewer seeds."""
+    continued: bool | None
+    """Whether the levels are those of frontiers; None where these were left out beside others."""
+
+
+def finding(setting: Setting) -> Finding | None:
+    """None where there is nothing to compare: no curve, or no seed in common with the baseline."""
+    if not setting.curves:
+        return None
+    plain = {point.seed: point for point in setting.curves[0].baseline}
+    alike = [curve for curve in setting.curves if not curve.continued]
+    candidates = [level for curve in alike or setting.curves for level in _levels(curve, plain)]
+    most = max((level.seeds for level in candidates), default=0)
+    if not most:
+        return None
+    compared = [level for level in candidates if level.seeds == most]
+    within = []
+    for loss in TOLERATED_LOSSES:
+        frugal = [level for level in compared if level.lost <= loss and level.energy.mean < 1]
+        within.append(min(frugal, key=lambda level: level.energy.mean, default=None))
+    best = min(compared, key=lambda level: (level.lost, level.energy.mean))
+    return Finding(
+        Level(BASELINE, tuple(plain.values()), 0.0),
+        best,
+        tuple(within),
+        len(candidates) - len(compared),
+        None if 0 < len(alike) < len(setting.curves) else not alike,
+    )
+
+
+def saving(ratio: float, lost: float) -> str:
+    """Energy as a share of the baseline's, and the accuracy that it costs (a fraction).
+
+    >>> saving(0.168, 0.0123), saving(0.5, 0.0)
+    ('17 % of the energy, 1.2 points of accuracy less', '50 % of the energy, the same accuracy')
+    >>> saving(0.084, -0.002)
+    '8.4 % of the energy, 0.2 points of accuracy more'
+    """
+    share = f"{100 * ratio:.{0 if ratio >= 0.0995 else 1}f} % of the energy"
+    points = f"{abs(100 * lost):.1f}"
+    if points == "0.0":
+        return f"{share}, the same accuracy"
+    return f"{share}, {points} points of accuracy {'less' if lost > 0 else 'more'}"
+
+
+def _levels(curve: Curve, plain: dict[int, Point]) -> list[Level]:
+    made = []
+    for same in curve.levels:
+        shared = tuple(point for point in same if point.seed in plain)
+        if shared:
+            lost = statistics.fmean(plain[point.seed].accuracy - point.accuracy for point in shared)
+            made.append(Level(curve.label, shared, lost))
+    return made
