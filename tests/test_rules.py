@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from picojoule import rules
 from picojoule.activity import declare_spiking
 from picojoule.errors import PicojouleError
+from picojoule.rules import passing, synaptic
 from picojoule.synapse import trace
 
 SHAPE = (4, 4, 2)  # of one sample; calls get [B, 4, 4, 2]
@@ -197,11 +198,11 @@ def reached(call: Callable[..., Tensor], *weights: Any) -> Tensor:
     return (response != silence).flatten(1).sum(1).view(SHAPE)
 
 
-@pytest.mark.parametrize("name", [name for name in rules.PASSING if name != "cuda"])
+@pytest.mark.parametrize("name", [name for name in passing.PASSING if name != "cuda"])
 def test_passing_rules(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     uses = []
-    rule = rules.PASSING[name]
-    monkeypatch.setitem(rules.PASSING, name, lambda call: uses.append(call) or rule(call))
+    rule = passing.PASSING[name]
+    monkeypatch.setitem(passing.PASSING, name, lambda call: uses.append(call) or rule(call))
     fan_out = trace(Passing(PASSING[name]), torch.zeros(2, *SHAPE))["spike"].fan_out
     assert uses
     assert torch.equal(fan_out, reached(PASSING[name]))
@@ -212,11 +213,11 @@ def test_a_pool_of_another_norm_is_no_sum() -> None:
         trace(Passing(lambda x: F.lp_pool2d(x, 2, 2)), torch.zeros(2, *SHAPE))
 
 
-@pytest.mark.parametrize("name", rules.SYNAPTIC)
+@pytest.mark.parametrize("name", synaptic.SYNAPTIC)
 def test_synaptic_rules(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     uses = []
-    rule = rules.SYNAPTIC[name]
-    monkeypatch.setitem(rules.SYNAPTIC, name, lambda *args: uses.append(args) or rule(*args))
+    rule = synaptic.SYNAPTIC[name]
+    monkeypatch.setitem(synaptic.SYNAPTIC, name, lambda *args: uses.append(args) or rule(*args))
     net = Synaptic(SYNAPTIC[name])
     fan_out = trace(net, torch.zeros(2, *SHAPE))["spike"].fan_out
     assert uses
@@ -224,18 +225,20 @@ def test_synaptic_rules(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_tables_exclude_each_other() -> None:
-    assert not set(rules.SYNAPTIC) & set(rules.PASSING)
-    assert not (set(rules.SYNAPTIC) | set(rules.PASSING)) & (rules.UNCOUNTED | rules.CREATING | rules.READING)
+    assert not set(synaptic.SYNAPTIC) & set(passing.PASSING)
+    assert not (set(synaptic.SYNAPTIC) | set(passing.PASSING)) & (
+        synaptic.UNCOUNTED | passing.CREATING | passing.READING
+    )
 
 
-@pytest.mark.parametrize("name", sorted(rules.UNCOUNTED - {"linear"}))
+@pytest.mark.parametrize("name", sorted(synaptic.UNCOUNTED - {"linear"}))
 def test_a_product_cannot_be_declared_to_pass(name: str) -> None:
     with pytest.raises(PicojouleError, match=name):
         rules.declare_rule(name, rules.natural)
 
 
 def test_a_declared_rule_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(rules.PASSING, "cumsum", rules.natural)
+    monkeypatch.setitem(passing.PASSING, "cumsum", rules.natural)
     rules.declare_rule("cumsum", rules.natural)
     fan_out = trace(Passing(lambda x: x.cumsum(1)), torch.zeros(2, *SHAPE))["spike"].fan_out
     assert torch.equal(fan_out, reached(lambda x: x.cumsum(1)))

@@ -861,8 +861,9 @@ def test_paper_is_not_defined_for_a_ratio_that_is_not_whole() -> None:
 
 
 def test_identity_is_no_rule_for_what_changes_the_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "PASSING", dict(rules.PASSING))
-    monkeypatch.setattr("picojoule.structure.PASSING", rules.PASSING)
+    own = dict(rules.PASSING)
+    monkeypatch.setattr("picojoule.rules.declaring.PASSING", own)
+    monkeypatch.setattr("picojoule.structure.PASSING", own)
     net = Between(lambda m, s: s.amax(1, keepdim=True), width=1)
     with pytest.raises(PicojouleError, match=r"declare_rule\('amax', "):
         trace(net, torch.zeros(1, 4))

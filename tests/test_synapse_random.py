@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from torch import Tensor
 
 from oracle import count
-from picojoule import rules
-from picojoule.rules import Call
+from picojoule.rules import PASSING, Call
+from picojoule.rules.passing import added
+from picojoule.rules.synaptic import SYNAPTIC, convolution
 from picojoule.synapse import trace
 from random_networks import FOCI, Network, networks
 
@@ -40,7 +41,7 @@ def on_random_networks(check: Callable[[Network], None], **options: Any) -> None
 
 
 def test_random_networks_agree_with_the_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = {name: name for name in rules.SYNAPTIC} | {name: rule.__name__ for name, rule in rules.PASSING.items()}
+    labels = {name: name for name in SYNAPTIC} | {name: rule.__name__ for name, rule in PASSING.items()}
     in_networks: Counter[str] = Counter()
     fired: set[str] = set()
 
@@ -53,7 +54,7 @@ def test_random_networks_agree_with_the_oracle(monkeypatch: pytest.MonkeyPatch) 
 
         return rule_that_tells
 
-    for table in (rules.SYNAPTIC, rules.PASSING):
+    for table in (SYNAPTIC, PASSING):
         for name, rule in list(table.items()):
             monkeypatch.setitem(table, name, noted(labels[name], rule))
 
@@ -73,7 +74,7 @@ def test_random_networks_agree_with_the_oracle(monkeypatch: pytest.MonkeyPatch) 
 def stride_ignored(call: Call, x: Tensor, present: Tensor) -> Tensor:
     order = {"padding": (4, 0), "dilation": (5, 1), "groups": (6, 1)}
     kept = {name: call.argument(place, name, default) for name, (place, default) in order.items()}
-    return rules.convolution(Call(call.function, (), {"stride": 1, **kept}, call.psi, call.is_activation), x, present)
+    return convolution(Call(call.function, (), {"stride": 1, **kept}, call.psi, call.is_activation), x, present)
 
 
 def border_ignored(call: Call, x: Tensor, present: Tensor) -> Tensor:
@@ -84,7 +85,7 @@ def border_ignored(call: Call, x: Tensor, present: Tensor) -> Tensor:
 
 
 def groups_ignored(call: Call, x: Tensor, present: Tensor) -> Tensor:
-    return rules.convolution(call, x, present) * call.argument(6, "groups", 1)
+    return convolution(call, x, present) * call.argument(6, "groups", 1)
 
 
 def pool_averaged(call: Call) -> Any:
@@ -93,7 +94,7 @@ def pool_averaged(call: Call) -> Any:
 
 def skip_dropped(call: Call) -> Any:
     kept, skip = call.argument(0, "input"), call.argument(1, "other")
-    return kept + 0 * skip if call.is_activation(kept) and call.is_activation(skip) else rules.added(call)
+    return kept + 0 * skip if call.is_activation(kept) and call.is_activation(skip) else added(call)
 
 
 WRONG = {
@@ -109,6 +110,6 @@ WRONG = {
 def test_a_wrong_rule_is_caught(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names, rule = WRONG[wrong]
     for name in names.split():
-        monkeypatch.setitem(rules.SYNAPTIC if name in rules.SYNAPTIC else rules.PASSING, name, rule)
+        monkeypatch.setitem(SYNAPTIC if name in SYNAPTIC else PASSING, name, rule)
     with pytest.raises(AssertionError):
         on_random_networks(compare, phases=[Phase.generate], database=None)

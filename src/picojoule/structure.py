@@ -33,22 +33,10 @@ from picojoule.activity import described, first_output, is_relay, precise, repla
 from picojoule.errors import PicojouleError
 from picojoule.peers import Silent, kind_of
 from picojoule.provenance import ACTIVATION, INERT, PRUNED, Origins, Source, Tag, pruned_tensors
-from picojoule.rules import (
-    CREATING,
-    EITHER_SIDE,
-    KERNELS,
-    PASSING,
-    READING,
-    SCALING,
-    SHAPED_BY,
-    SYNAPTIC,
-    UNCOUNTED,
-    Call,
-    Psi,
-    keeps_counts,
-    remedy,
-    shadow,
-)
+from picojoule.rules.call import Call, Psi, shadow
+from picojoule.rules.declaring import remedy
+from picojoule.rules.passing import CREATING, PASSING, READING, SCALING, SHAPED_BY, keeps_counts
+from picojoule.rules.synaptic import EITHER_SIDE, KERNELS, SYNAPTIC, UNCOUNTED
 
 StandIn = Callable[[Any, Any], Any]
 

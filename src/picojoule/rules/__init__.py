@@ -1,0 +1,26 @@
+"""What each operation does to connections: the table that the structural pass reads.
+
+Two kinds of operation matter between a spike and the neuron that receives it.
+
+* **Synaptic** operations (`synaptic`) multiply activations by weights. Their rule gives, for every element of the
+  input, the number of synapses that it feeds. A bias is not a synapse; a weight removed by a pruning mask is not one
+  either.
+* **Passing** operations (`passing`) carry values on: pools, reshapes, sums, skips. Their rule computes an output whose
+  derivative with respect to the input is the number of *connections*: 1 where the real derivative is 1/k² (an average
+  pool), 1 where it is some learnt scale (batch norm), unchanged where the operation only moves or adds values.
+
+An operation in neither table is refused when it stands between a spike and a synapse. A further one is declared in one
+line:
+
+>>> from picojoule import rules
+>>> rules.declare_rule("hardtanh", rules.identity)  # each element passes on its own connections
+>>> "hardtanh" in rules.PASSING
+True
+>>> del rules.PASSING["hardtanh"]
+"""
+
+from picojoule.rules.call import Call, Psi
+from picojoule.rules.declaring import declare_rule
+from picojoule.rules.passing import PASSING, identity, natural
+
+__all__ = ["PASSING", "Call", "Psi", "declare_rule", "identity", "natural"]
