@@ -112,9 +112,13 @@ def test_the_train_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
         assert stop.value.code == 0
         captured = capsys.readouterr()
         assert captured.out == f"{folder}\n"
-        assert captured.err.count("epoch ") >= epochs
-        assert (captured.err == "") == (epochs == 0)
-    assert pj.Run.at(folder).finished
+        test = pj.Run.at(folder).result["test"]
+        *lines, last = captured.err.splitlines()
+        assert last == (
+            f"test: accuracy {test['accuracy']:.1%}, {format_joules(test['joules'])} an image; "
+            f"layer by layer: picojoule evaluate {folder}"
+        )
+        assert len([line for line in lines if line.startswith("epoch ")]) == epochs
 
 
 def test_the_train_command_that_is_stopped(

@@ -178,6 +178,23 @@ def test_bfloat16(tmp_path: Path) -> None:
     assert pj.evaluate(run).to_dict() == run.result["test"]
 
 
+def test_fabric_does_not_announce_what_it_does(tmp_path: Path) -> None:
+    heard: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("lightning_fabric")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        pj.fit(tiny.recipe("training.precision=bf16-mixed", "training.epochs=1"), tmp_path)
+        assert logger.level == logging.INFO
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    assert heard == []
+
+
 def test_a_limit_is_what_is_trained_on(tmp_path: Path) -> None:
     watcher = tiny.Watcher()
     pj.fit(tiny.recipe("data.limit=80", "training.epochs=1"), tmp_path, reporters=[watcher])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -91,18 +92,31 @@ def _fabric(recipe: Recipe, accelerator: str, devices: int) -> Fabric:
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 
     try:
-        return Fabric(
-            accelerator=accelerator,
-            devices=devices,
-            strategy="ddp_spawn" if devices > 1 else "auto",
-            precision=_precision(recipe, accelerator),  # type: ignore[arg-type]  # a str where Fabric lists literals
-        )
+        with _quiet("lightning_fabric"):  # it announces the precision, once for every run of a sweep
+            return Fabric(
+                accelerator=accelerator,
+                devices=devices,
+                strategy="ddp_spawn" if devices > 1 else "auto",
+                precision=_precision(recipe, accelerator),  # type: ignore[arg-type]  # a str where Fabric lists literals
+            )
     except (MisconfigurationException, TypeError, ValueError, RuntimeError) as fault:
         reason = " ".join(str(fault).split())
         raise PicojouleError(
             f"{devices} × {accelerator!r} cannot be used here ({reason}): choose another accelerator (auto, cpu, "
             "cuda, mps) or number of devices"
         ) from None
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Warnings of that logger and what is worse, for a while."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 # ---------------------------------------------------------------------------------------------------- several processes

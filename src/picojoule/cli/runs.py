@@ -17,6 +17,7 @@ from picojoule.frontier import Plan, Schedule, frontier
 from picojoule.recipe import Recipe
 from picojoule.sweep import Where
 from picojoule.training.reporter import Reporter
+from picojoule.units import format_joules
 
 
 def train(
@@ -43,6 +44,9 @@ def train(
             raise PicojouleError("--budget and penalty.budget=… say the same: give one of the two")
         changes = ["penalty.strength=0", *changes, f"penalty.budget={budget}"]
     run = engine.fit(Recipe.load(recipe, *changes), into, reporters=reporters, accelerator=accelerator, devices=devices)
+    test = run.result["test"]
+    energy = "" if test["joules"] is None else f", {format_joules(test['joules'])} an image"
+    note(f"test: accuracy {test['accuracy']:.1%}{energy}; layer by layer: picojoule evaluate {run.path}")
     print(run.path)
 
 
