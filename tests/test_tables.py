@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from picojoule.tables import Column, Estimate, Sheet, as_latex
+from picojoule.tables import Column, Estimate, Sheet, as_latex, as_text
 
 SHEET = Sheet(
     (Column("curve"), Column("n"), Column("AUC [%]", 1, 100), Column("accuracy [%]", 2, 100)),
@@ -75,3 +75,12 @@ def test_one_value_has_no_deviation() -> None:
     mean, deviation = Estimate.of([1.0, 2.0, 4.0])
     assert mean == pytest.approx(7 / 3)
     assert deviation == pytest.approx((sum((x - 7 / 3) ** 2 for x in (1, 2, 4)) / 2) ** 0.5)
+
+
+def test_the_name_of_a_row_is_whole_where_words_are_broken() -> None:
+    """A user copies it into the next command."""
+    name = "tradeoff-resnet18-cifar100-adam"
+    sheet = Sheet((Column("name"), Column("what")), ((name, "trade-off curves and scores " * 3),))
+    text = as_text(sheet.table(), 60)
+    assert name in text
+    assert max(map(len, text.splitlines())) <= 60

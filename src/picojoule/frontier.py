@@ -150,7 +150,8 @@ class Frontier:
     def table(self) -> Table:
         table = Table(title=f"Frontier: {len(self.runs)} points for {self.cost:.2f} times the epochs of one run")
         for heading in ("λ'", "epochs so far", "test accuracy", "energy per image", "of the baseline's", "run"):
-            table.add_column(heading, justify="left" if heading == "run" else "right", overflow="fold")
+            name = heading == "run"  # whole, to be copied
+            table.add_column(heading, justify="left" if name else "right", overflow="fold", no_wrap=name)
         content = self.to_dict()
         for point in content["points"]:
             test = point["test"]

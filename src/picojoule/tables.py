@@ -142,11 +142,12 @@ class Sheet:
         rows = self.shown()
         for index, title in enumerate(self.titles):
             words = " ".join([title, *(row[index] for row in rows)]).split()
+            whole = index == 0 or not self.is_text(index)  # a number is never broken, nor the name of a row
             table.add_column(
                 escape(title),
                 justify="left" if self.is_text(index) else "right",
                 overflow="fold",
-                min_width=0 if self.is_text(index) else max(map(len, words), default=0),  # a number is never broken
+                min_width=max(map(len, words), default=0) if whole else 0,
             )
         for row in rows:
             table.add_row(*map(escape, row))

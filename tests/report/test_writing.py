@@ -286,6 +286,8 @@ def test_the_command(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -
     status, out, err = run(str(tmp_path), "--out", str(tmp_path / "elsewhere"))
     assert out.splitlines()[-1] == str(tmp_path / "elsewhere" / "report.html")
     assert "Ω_syn" in out
+    assert "AUC(70)" in out
+    assert "kNN" not in out  # with all scores the table would be wider than a terminal; the page has them
     assert err == "5 finished\n"
 
 

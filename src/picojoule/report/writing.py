@@ -49,7 +49,7 @@ class Report:
     collection: Collection
     settings: tuple[Setting, ...]
     scores: tuple[Sheet, ...]
-    """A table for each setting that has curves, narrow enough for a terminal: without a reference."""
+    """The areas under the curves of each setting that has some, narrow enough for a terminal: without a reference."""
     page: Path
     files: tuple[Path, ...]
 
@@ -113,7 +113,7 @@ def write(
     )
     home = into / "report.html"
     write_atomically(home, text.encode())
-    ours = tuple(replace(score_table(setting.curves), title=setting.label) for setting in with_curves)
+    ours = tuple(replace(_areas(score_table(setting.curves)), title=setting.label) for setting in with_curves)
     return Report(collection, tuple(found), ours, home, tuple(files))
 
 
@@ -145,6 +145,13 @@ def _write_tables(
             files.append(made(folder) / f"{name}{ending}")
             write_atomically(files[-1], text.encode())
     return files
+
+
+def _areas(scores: Sheet) -> Sheet:
+    """Of a table of scores, the curves, their points and areas."""
+    kept = [n for n, column in enumerate(scores.columns) if n < 2 or column.title.startswith("AUC")]
+    rows = tuple(tuple(row[n] for n in kept) for row in scores.rows)
+    return replace(scores, columns=tuple(scores.columns[n] for n in kept), rows=rows)
 
 
 def run_table(collection: Collection, found: list[Setting]) -> Sheet:
