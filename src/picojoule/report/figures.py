@@ -233,11 +233,8 @@ def rate_by_layer(rows: Sequence[Row], networks: Sequence[str], width: Width = 3
 
 
 def layers(rows: Sequence[Row], networks: Sequence[str]) -> alt.HConcatChart:
-    """Energy and firing rate side by side."""
-    return alt.hconcat(
-        energy_by_layer(rows, networks).properties(title="Energy by layer"),
-        rate_by_layer(rows, networks).properties(title="Firing rate by layer"),
-    )
+    """Energy and firing rate side by side; their axes say what they are."""
+    return alt.hconcat(energy_by_layer(rows, networks), rate_by_layer(rows, networks))
 
 
 def penalty_by_layer(rows: Sequence[Row], width: Width = 480, height: int = 230, legend: bool = True) -> alt.Chart:
