@@ -82,6 +82,7 @@ wheel: $(INSTALLED)
 	rm -rf $(WHEEL_VENV)
 
 $(INSTALLED): pyproject.toml constraints.txt
+	@echo "installing into $(VENV): a minute or more, without a word"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
