@@ -17,7 +17,7 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError, unknown
-from picojoule.export.nir import checked_by_nir, to_nir
+from picojoule.export.nir import to_nir
 from picojoule.export.onnx import to_onnx
 from picojoule.record import write_atomically
 
@@ -62,6 +62,8 @@ def write(
 
 def _nir_file(model: nn.Module, example: Tensor, say: Callable[[str], None]) -> bytes:
     import nir
+
+    from picojoule.export.nir.draft import checked_by_nir
 
     graph = to_nir(model, example)
     if not all(map(checked_by_nir, graph.nodes.values())):
