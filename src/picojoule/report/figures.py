@@ -96,11 +96,12 @@ def tradeoff(
         alt.param(name="chosen", value=""),
     ]
     named = {BASELINE: GREY, **colours(kinds)}
+    told = [kind for kind in named if kind != BASELINE or any(row["kind"] == BASELINE for row in rows)]
     look = looks(variants)
     colour = alt.Color(
         "kind:N",
         title="penalty",
-        legend=alt.Legend(symbolType="circle", symbolOpacity=1) if legend else None,
+        legend=alt.Legend(symbolType="circle", symbolOpacity=1, values=told) if legend else None,
         scale=alt.Scale(domain=list(named), range=list(named.values())),
     )
     # Values and no scale: its legend would be merged with that of the dashes, which show only on lines.

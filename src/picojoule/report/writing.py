@@ -103,7 +103,8 @@ def write(
         else None
         for setting, counted in zip(found, synapses, strict=True)
     ]
-    title = f"picojoule · {collection.folder.resolve().name}"
+    place = collection.folder.resolve()
+    title = f"picojoule · {place.parent.name}/{place.name}" if place.name == "runs" else f"picojoule · {place.name}"
     text = page(
         title,
         _body(title, collection, found, findings, scores),

@@ -19,7 +19,7 @@
   // --- Words -------------------------------------------------------------------------------------------------------
 
   const known = (value) => value !== null && value !== undefined;
-  const percent = (value, digits = 2) => (known(value) ? `${(100 * value).toFixed(digits).replace(/^-(?=[0.]+$)/, "")} %` : "–");
+  const percent = (value, digits = 2) => (known(value) ? `${(100 * value).toFixed(digits).replace(/^-(?=[0.]+$)/, "").replace("-", "−")} %` : "–");
   const UNITS = [[1, "J"], [1e-3, "mJ"], [1e-6, "µJ"], [1e-9, "nJ"], [1e-12, "pJ"]];
   function joules(value) {
     if (!known(value)) return "not priced";
@@ -169,7 +169,9 @@
     const parts = store.layers[run.layers].map(([name], i) => [name, less[i] / total]).sort(([, a], [, b]) => b - a);
     const told = parts.filter(([, share]) => share >= 0.01);
     const rest = parts.length - told.length;
-    const others = rest ? [`the other ${rest === 1 ? "layer" : `${rest} layers`} ${percent(1 - told.reduce((sum, [, share]) => sum + share, 0), 0)}`] : [];
+    const left = 1 - told.reduce((sum, [, share]) => sum + share, 0);
+    const spent = left < -0.005 ? " (more is spent there)" : "";
+    const others = rest ? [`the other ${rest === 1 ? "layer" : `${rest} layers`} ${percent(left, 0)}${spent}`] : [];
     return `${joules(total)} saved an image: ${[...told.map(([name, share]) => `${name} ${percent(share, 0)}`), ...others].join(", ")}.`;
   }
 
