@@ -120,10 +120,3 @@ def test_the_target_is_in_units_of_the_reference(first: pj.Run, tmp_path: Path) 
     measured = [pj.fit(recipe, tmp_path).metrics[0]["train_penalty"] for recipe in (relative, absolute)]
     assert measured[0] == pytest.approx(measured[1], rel=1e-6)
     assert measured[0] > 0
-
-
-def test_a_reference_without_spikes_is_refused(tmp_path: Path) -> None:
-    dense = pj.fit(tiny.recipe("neuron.kind=relu", "penalty.strength=0", "training.epochs=1"), tmp_path)
-    target = ("penalty.kind=target", "penalty.target=0.5", f"penalty.reference={dense.path.name}")
-    with pytest.raises(pj.PicojouleError, match="spends no synaptic operations"):
-        pj.fit(tiny.recipe(*target), tmp_path)

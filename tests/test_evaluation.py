@@ -40,6 +40,13 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return command
 
 
+@pytest.mark.parametrize("steps", ["10001", str(10**30)])
+def test_more_time_steps_than_anybody_has_time_for(run: pj.Run, command: Command, steps: str) -> None:
+    status, out, err = command("evaluate", str(run.path), "--convert-steps", steps)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert f"{steps} time steps are too many for an image: take up to 10000" in err
+
+
 @pytest.mark.parametrize("split", ["test", "validation"])
 def test_evaluating_afresh_gives_what_was_stored(run: pj.Run, split: Any) -> None:
     for where in (run, run.path, str(run.path)):

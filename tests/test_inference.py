@@ -139,6 +139,34 @@ def test_the_bill_is_that_of_the_price_list(tmp_path: Path) -> None:
     assert stored["joules"] > 100 * stored["synops"] * 0.1e-12
 
 
+@pytest.mark.parametrize("engine", ["events", "dense"])
+def test_the_bill_is_by_the_psi_of_the_recipe(tmp_path: Path, engine: str, command: Command) -> None:
+    """Image by image what `evaluate` has on average, under each convention; the two differ."""
+    bills = {}
+    for psi in ("exact", "uniform"):
+        run = pj.fit(tiny.recipe("penalty.strength=0", f"energy.psi={psi}", "training.epochs=1"), tmp_path)
+        status, out, _ = command("infer", run.path, "--split", "test", "--engine", engine, "--json")
+        document, stored = json.loads(out), run.result["test"]
+        assert (status, document["psi"]) == (0, psi)
+        for key in ("synops", "joules"):
+            assert np.mean([image[key] for image in document["images"]]) == pytest.approx(stored[key], rel=1e-3)
+        bills[psi] = stored["synops"]
+        _, out, _ = command("infer", run.path, "--split", "test", "--limit", "1", "--engine", engine)
+        assert f"synaptic operations (ψ {psi})" in out
+    assert bills["uniform"] != pytest.approx(bills["exact"], rel=0.05)
+
+
+def test_a_split_is_the_one_of_the_recipe(tmp_path: Path) -> None:
+    limits = ("data.limit_test=20", "data.limit_validation=30")
+    run = pj.fit(tiny.recipe("model.name=tiny:pooled", "training.epochs=1", *limits), tmp_path)
+    for split, images in (("test", 20), ("validation", 30)):
+        answered = pj.infer(run, split=split)  # type: ignore[arg-type]
+        assert len(answered.answers) == run.result[split]["samples"] == images
+        assert answered.accuracy == pytest.approx(run.result[split]["accuracy"])
+        synops = np.mean([answer.synops for answer in answered.answers])
+        assert synops == pytest.approx(run.result[split]["synops"], rel=1e-3)
+
+
 def test_neurons_over_time_are_answered_densely(tmp_path: Path, command: Command) -> None:
     run = pj.fit(tiny.recipe("model.name=tiny:over_time", "neuron.kind=lif", "neuron.steps=3"), tmp_path)
     answered = pj.infer(run, split="test", engine="dense")

@@ -23,6 +23,7 @@ from picojoule.kept import missed
 from picojoule.memory import kept_memory
 from picojoule.recipe import Recipe
 from picojoule.record import Run
+from picojoule.training.reference import reference_figure
 from picojoule.training.reporter import Log, Reporter
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def fit(
         return run
     for key, name in recipe.needs.items():
         run.beside(name, key)
+    reference_figure(run, recipe)  # refused before anything is written, if it cannot be compared
     data = recipe.data.load()
     with (
         run.begun(recipe, wait),

@@ -24,6 +24,7 @@ from picojoule.data import Batches, Data
 from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.errors import PicojouleError, unknown
 from picojoule.recipe import Recipe
+from picojoule.recipe.sections import MOST_STEPS
 from picojoule.record import Run
 from picojoule.synapse import Synapses, trace
 
@@ -73,6 +74,8 @@ def evaluate(
     """
     if split not in get_args(Split):
         raise unknown("split", split, get_args(Split))
+    if isinstance(convert_steps, int) and convert_steps > MOST_STEPS:
+        raise PicojouleError(f"{convert_steps} time steps are too many for an image: take up to {MOST_STEPS}")
     run = run if isinstance(run, Run) else Run.at(run)
     recipe = run.recipe
     model = load_model(run)

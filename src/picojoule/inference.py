@@ -1,8 +1,9 @@
 """Using a trained network: answers, image by image, with what each of them took.
 
-Conventions: one image at a time; joules are what its spikes cost (exact ψ) by the recipe's price list, without the
-encoder; milliseconds are the network's alone, without reading the picture and without compiling. The `events` engine
-walks only spikes and counts its own operations; `dense` is PyTorch, with the meter counting.
+Conventions: one image at a time; synaptic operations and joules are what its spikes cost by the recipe's ψ and price
+list, as in `evaluation`, without the encoder; milliseconds are the network's alone, without reading the picture and
+without compiling. The `events` engine walks only spikes and counts the operations that it does, which are those of
+exact ψ; by another ψ, and for `dense`, which is PyTorch, the meter counts.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from torch import Tensor, nn
 from picojoule import data as datasets
 from picojoule import events
 from picojoule.activity import Activity, watch
-from picojoule.energy import EnergyMeter, EnergyReport
+from picojoule.energy import EnergyMeter
 from picojoule.errors import PicojouleError, unknown
 from picojoule.evaluation import Split, load_model
 from picojoule.hardware import PriceList
 from picojoule.hardware import get as price_list
 from picojoule.recipe import Recipe
 from picojoule.record import Run
+from picojoule.rules import Psi
 from picojoule.synapse import Synapses, trace
 from picojoule.units import format_joules
 
@@ -43,7 +45,8 @@ class Answer:
     class_: int
     confidence: float
     """Softmax of the class."""
-    synops: int
+    synops: float
+    """A whole number with exact ψ."""
     joules: float
     milliseconds: float
     spikes: dict[str, int]
@@ -73,6 +76,7 @@ class Inference:
 
     run: str
     engine: EngineName
+    psi: Psi
     hardware: str
     steps: int
     preparation_seconds: float
@@ -102,7 +106,7 @@ class Inference:
             fired = ", ".join(f"{name} {rate:.1%}" for name, rate in rates.items())
             yield (
                 f"{a.image}: class {self._called(a.class_)}{truth}, {a.confidence:.1%} sure; "
-                f"{a.synops:,} synaptic operations, {format_joules(a.joules)}, {a.milliseconds:.3f} ms; "
+                f"{a.synops:,.0f} synaptic operations, {format_joules(a.joules)}, {a.milliseconds:.3f} ms; "
                 f"fired: {fired or 'nothing'}"
             )
         if self.answers:
@@ -110,7 +114,8 @@ class Inference:
             synops = sum(a.synops for a in self.answers) / n
             right = "" if self.accuracy is None else f"{self.accuracy:.2%} right, "
             yield (
-                f"{n:,} image{'s' * (n > 1)} by {self.engine}: {right}mean {synops:,.0f} synaptic operations, "
+                f"{n:,} image{'s' * (n > 1)} by {self.engine}: {right}mean {synops:,.0f} synaptic operations "
+                f"(ψ {self.psi}), "
                 f"{format_joules(sum(a.joules for a in self.answers) / n)}, "
                 f"{sum(a.milliseconds for a in self.answers) / n:.3f} ms (preparation, apart: "
                 f"{self.preparation_seconds:.1f} s)"
@@ -120,7 +125,7 @@ class Inference:
         return {
             "run": self.run,
             "engine": self.engine,
-            "psi": "exact",
+            "psi": self.psi,
             "hardware": self.hardware,
             "steps": self.steps,
             "preparation_seconds": self.preparation_seconds,
@@ -138,7 +143,7 @@ def infer(
     limit: int | None = None,
     engine: EngineName = "events",
 ) -> Inference:
-    """Answer pictures (PNG, JPEG), or the first `limit` images of a split of the run's own data set."""
+    """Answer pictures (PNG, JPEG), or the first `limit` images of a split, the one that `evaluate` measures."""
     if engine not in get_args(EngineName):
         raise unknown("engine", engine, get_args(EngineName))
     if bool(images) == (split is not None):
@@ -150,12 +155,12 @@ def infer(
     run = run if isinstance(run, Run) else Run.at(run)
     recipe = run.recipe
     model = load_model(run)
-    data = datasets.load(recipe.data.name, limit=recipe.data.limit, pad=recipe.data.pad)
+    data = recipe.data.load()
     start = time.perf_counter()
     example = torch.zeros(1, *recipe.input_shape)
     prices = price_list(recipe.energy.hardware)
-    synapses = trace(model, example, steps=recipe.neuron.steps)
-    answer = _by_events(model, example, prices) if engine == "events" else _densely(model, synapses, prices)
+    synapses = trace(model, example, psi=recipe.energy.psi, steps=recipe.neuron.steps)
+    answer = _by_events(model, example, synapses, prices) if engine == "events" else _densely(model, synapses, prices)
     preparation = time.perf_counter() - start
     answers, failed = [], []
     for name, label, pixels in _pixels(recipe, data, [Path(image) for image in images], split, limit):
@@ -175,6 +180,7 @@ def infer(
     return Inference(
         str(run.path),
         engine,
+        recipe.energy.psi,
         prices.name,
         recipe.neuron.steps,
         preparation,
@@ -189,25 +195,25 @@ def _name(names: Sequence[str], class_: int) -> str | None:
     return names[class_] if class_ < len(names) else None
 
 
-Outcome = Callable[[], tuple[Tensor, int, float, dict[str, int]]]
+Outcome = Callable[[], tuple[Tensor, float, float, dict[str, int]]]
 """Logits, synaptic operations, joules and spikes by layer, read out of what an engine left, outside of its time."""
 
 
-def _by_events(model: nn.Module, example: Tensor, prices: PriceList) -> Callable[[Tensor], Outcome]:
+def _by_events(model: nn.Module, example: Tensor, synapses: Synapses, prices: PriceList) -> Callable[[Tensor], Outcome]:
     engine = events.compile(model, example)
-    # Where one price holds for every synapse, the engine's own count is the bill.
-    flat = all(
+    # Where synapses are counted as they are, and one price holds for all, the engine's own count is the bill.
+    flat = synapses.psi == "exact" and all(
         prices.per_spike(layer) == 0 and all(prices.per_synop(t) == prices.accumulate for t in layer.targets)
-        for layer in engine.synapses.values()
+        for layer in synapses.values()
     )
 
     def answer(x: Tensor) -> Outcome:
         result = engine(x)
 
-        def outcome() -> tuple[Tensor, int, float, dict[str, int]]:
+        def outcome() -> tuple[Tensor, float, float, dict[str, int]]:
             synops = int(result.synops[0])
-            joules = synops * prices.accumulate if flat else _bill(engine.synapses, prices, engine.watch(x)).joules
-            return result.logits[0].flatten(), synops, joules, {n: int(c[0]) for n, c in result.spikes.items()}
+            bill = (synops, synops * prices.accumulate) if flat else _bill(synapses, prices, engine.watch(x))
+            return result.logits[0].flatten(), *bill, {n: int(c[0]) for n, c in result.spikes.items()}
 
         return outcome
 
@@ -220,19 +226,21 @@ def _densely(model: nn.Module, synapses: Synapses, prices: PriceList) -> Callabl
         with watch(model, synapses.steps) as activity:
             logits = model(x.contiguous(memory_format=torch.channels_last))
 
-        def outcome() -> tuple[Tensor, int, float, dict[str, int]]:
+        def outcome() -> tuple[Tensor, float, float, dict[str, int]]:
             bill = _bill(synapses, prices, activity)
-            return logits[0].flatten(), round(bill.synops), bill.joules, {n: int(activity[n].sum()) for n in activity}
+            return logits[0].flatten(), *bill, {n: int(activity[n].sum()) for n in activity}
 
         return outcome
 
     return answer
 
 
-def _bill(synapses: Synapses, prices: PriceList, activity: Activity) -> EnergyReport:
+def _bill(synapses: Synapses, prices: PriceList, activity: Activity) -> tuple[float, float]:
+    """Synaptic operations and joules of one image."""
     meter = EnergyMeter(synapses, prices)
     meter.update(activity)
-    return meter.compute()
+    bill = meter.compute()
+    return round(bill.synops) if synapses.psi == "exact" else bill.synops, bill.joules
 
 
 def _pixels(

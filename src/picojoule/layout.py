@@ -145,9 +145,11 @@ class Clock:
             return TimeLayout(layout.steps)
         for emitted in calls:
             if self.samples is not None and len(emitted) != self.samples * layout.steps:
+                steps, rest = divmod(len(emitted), self.samples)
+                remedy = f"say steps={steps}" if steps and not rest else f"give it {self.samples} samples in each step"
                 raise PicojouleError(
                     f"the layer {name!r} is bound to {self.samples} samples and emitted {len(emitted)} rows, which is "
-                    f"not steps={layout.steps}: say steps={len(emitted) // self.samples}"
+                    f"not steps={layout.steps}: {remedy}"
                 )
         return layout
 

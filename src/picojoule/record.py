@@ -11,12 +11,13 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from filelock import FileLock, Timeout
@@ -104,6 +105,19 @@ class Run:
                 "the same recipe again"
             )
         return dict(result)
+
+    def figure(self, split: Literal["test", "validation"], key: str) -> float | None:
+        """One figure of the result, such as the joules on the validation images; None where the network has none."""
+        part = self.result.get(split)
+        figure = part.get(key, math.nan) if isinstance(part, dict) else math.nan
+        if figure is None:
+            return None
+        if isinstance(figure, bool) or not isinstance(figure, int | float) or not math.isfinite(figure):
+            raise PicojouleError(
+                f"{self.path / 'result.json'} is no result of picojoule (its {split} object has no number {key}): "
+                "remove it and run `picojoule train` with the same recipe again"
+            )
+        return figure
 
     @property
     def failure(self) -> str | None:

@@ -297,14 +297,39 @@ def test_a_model_that_does_not_say_what_it_takes_in(run: Run, package: Callable[
 
 
 @pytest.mark.parametrize(
-    "arguments", [("profil",), ("profile",), ("profile", "cnn7", "--pis", "exact"), ("--nonsense",)]
+    ("arguments", "parts"),
+    [
+        (("profil",), ["'profil'", "Did you mean 'profile'?", "`picojoule --help`"]),
+        (("paper", "rum"), ["'rum'", "`picojoule paper --help`"]),
+        (("profile",), ["missing argument 'model'", "`picojoule profile --help`"]),
+        (("export", "run"), ["missing option '--to'", "`picojoule export --help`"]),
+        (("profile", "cnn7", "--pis", "exact"), ["--pis", "--psi"]),
+        (("--nonsense",), ["--nonsense"]),
+        (("--non\nsense",), ["sense"]),
+        (("sweep", "any.toml", "--workers"), ["'--workers' requires an argument"]),
+        (("sweep", "any.toml", "--workers", "two"), ["'--workers'", "integer"]),
+        (("evaluate", "run", "twice"), ["twice"]),
+    ],
 )
-def test_wrong_usage(run: Run, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("columns", [40, 120])
+def test_wrong_usage(run: Run, arguments: tuple[str, ...], parts: list[str], columns: int) -> None:
+    assert is_a_sentence(run(*arguments, columns=columns), *parts)
+
+
+@pytest.mark.parametrize("arguments", [(), ("paper",)])
+def test_a_group_without_a_command_shows_its_help(run: Run, arguments: tuple[str, ...]) -> None:
     outcome = run(*arguments)
     assert outcome.status == 2
-    assert outcome.out == ""
-    assert "Traceback" not in outcome.err
-    assert "Usage" in outcome.err
+    assert "Usage" in outcome.out
+    assert outcome.err == ""
+
+
+def test_ctrl_c_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("picojoule.data.listing", interrupted)
+    assert run("data") == Outcome(1, "", "picojoule: stopped\n")
 
 
 def test_two_budgets_contradict_each_other(run: Run) -> None:

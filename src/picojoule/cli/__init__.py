@@ -69,11 +69,20 @@ def main() -> NoReturn:
     sys.exit(status)
 
 
+_CTRL_C = 130
+"""What Typer makes of it."""
+
+
 def _status() -> int:
     try:
-        app()
-    except SystemExit as end:  # as a command ends that has nothing to complain of
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        status = app(standalone_mode=False)  # None, or what a command raised typer.Exit with
+        if status == _CTRL_C:
+            raise KeyboardInterrupt
+        return status or 0
+    except typer.TyperException as mistake:  # an unknown option, a missing argument
+        if mistake.format_message():  # a group without a command has shown its help
+            streams.note(f"picojoule: {_sentence(mistake)}")
+        return mistake.exit_code
     except PicojouleError as error:
         streams.note(f"picojoule: {error}")
         return 2
@@ -83,4 +92,11 @@ def _status() -> int:
     except KeyboardInterrupt:
         streams.note("picojoule: stopped")
         return 1
-    return 0
+
+
+def _sentence(mistake: typer.TyperException) -> str:
+    """What Typer has to say of a mistake on the command line, on one line, and where to read on."""
+    text = " ".join(mistake.format_message().split()).removesuffix(".")
+    context = getattr(mistake, "ctx", None)
+    hint = f" (`{context.command_path} --help` says what it takes)" if context is not None else ""
+    return f"{text[:1].lower()}{text[1:]}{hint}"

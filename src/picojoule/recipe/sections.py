@@ -29,6 +29,9 @@ from picojoule.recipe.values import (
 from picojoule.rules import Psi
 from picojoule.surrogate import SURROGATES, Surrogate
 
+MOST_STEPS = 10_000
+"""Time steps that one image may take."""
+
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -71,7 +74,7 @@ class DataSection(Section):
 
 class NeuronSection(Section):
     kind: Literal["spike", "relu", "qrelu", "if", "lif"] = "spike"
-    steps: int = Field(default=1, ge=1, le=10_000)
+    steps: int = Field(default=1, ge=1, le=MOST_STEPS)
     """The image is given in each as a constant current; the logits are averaged over them."""
     threshold: Number = 1.0
     surrogate: SurrogateName = "s3nn"

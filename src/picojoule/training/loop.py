@@ -25,8 +25,9 @@ from picojoule.synapse import Synapses
 from picojoule.training.checkpoints import Checkpoints
 from picojoule.training.objective import Objective, scheduled_strength
 from picojoule.training.processes import agreed
+from picojoule.training.reference import reference_figure
 from picojoule.training.reporter import Reporter, say
-from picojoule.training.steering import Steering, reference_joules
+from picojoule.training.steering import Steering
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -78,7 +79,7 @@ class Training:
             return None
         assert self.penalty is not None  # a budget is one of spikes
         assert self.synapses is not None
-        reference = reference_joules(self.run, recipe)
+        reference = reference_figure(self.run, recipe)
         budget = Budget(recipe.penalty.budget, recipe.training.epochs, len(self.batches), reference)
         return Steering(self.fabric, self.run, recipe, self.data, self.model, self.penalty, self.synapses, budget)
 
@@ -181,7 +182,8 @@ class Training:
     def _finish(self) -> None:
         outcome: dict[str, Any] = {}
         if self.steering is not None:
-            another, outcome = self.steering.end(self.guard.holding if self.guard is not None else [])
+            held = self.guard.holding if self.guard is not None else []
+            another, outcome = self.steering.end(held, lambda text: say(self.reporters, text))
             self.validated = None if another else self.validated
         validation = self.validated or self._measure("validation")  # again where the run was resumed at its very end
         results = {"test": self._measure("test").to_dict(), "validation": validation.to_dict(), **outcome}

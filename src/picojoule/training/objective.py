@@ -10,27 +10,20 @@ from torch import Tensor, nn
 
 from picojoule.activity import watch
 from picojoule.budget import Guard
-from picojoule.errors import PicojouleError
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.synapse import Synapses
+from picojoule.training.reference import reference_figure
 
 
 def penalty_of(run: Run, recipe: Recipe, synapses: Synapses) -> Penalty | TargetPenalty:
     settings = recipe.penalty
     if settings.kind != "target":
         return Penalty(synapses, settings.kind, settings.p, settings.normalized)
-    unit = 1.0
-    if settings.reference is not None:
-        unit = run.beside(settings.reference, "penalty.reference").result["validation"]["synops"]
-        if not unit:
-            raise PicojouleError(
-                f"penalty.reference = {settings.reference!r} names a run that spends no synaptic operations: name one "
-                "that does, or leave it out and give penalty.target in operations per image"
-            )
     assert settings.target is not None  # the recipe was checked
-    return TargetPenalty(synapses, settings.target * unit)
+    unit = reference_figure(run, recipe)
+    return TargetPenalty(synapses, settings.target * (1.0 if unit is None else unit))
 
 
 def guard_of(recipe: Recipe, penalty: Penalty | TargetPenalty | None) -> Guard | None:

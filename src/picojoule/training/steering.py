@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ from picojoule.activity import watch
 from picojoule.batch_norm import by_batch_statistics, settle_averages
 from picojoule.budget import Budget
 from picojoule.data import Batches, Data, Images
-from picojoule.errors import PicojouleError
 from picojoule.evaluation import Evaluation, load_weights, measure
 from picojoule.kept import Candidate, Kept
 from picojoule.penalty import Penalty, TargetPenalty
@@ -20,6 +20,7 @@ from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.synapse import Synapses
 from picojoule.training.processes import agreed
+from picojoule.training.reference import baseline_joules
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -107,7 +108,7 @@ class Steering:
             candidate = Candidate(epoch, energy.joules, validation.accuracy, silent)
             self.kept.offer(candidate, self.model.state_dict(), budget.target, budget.reference)
 
-    def end(self, held: list[str]) -> tuple[bool, dict[str, Any]]:
+    def end(self, held: list[str], say: Callable[[str], None]) -> tuple[bool, dict[str, Any]]:
         """Take the network that is kept: whether it is another than the last, and how it stands to the budget."""
         budget, kept, last = self.budget, self.kept.candidate, self.kept.last
         if kept is None or last is None or budget.target is None or budget.reference is None:
@@ -124,33 +125,8 @@ class Steering:
                 "target_joules": target,
                 "met": kept.met(target, reference),
                 "epoch": kept.epoch,
-                "baseline_joules": self._baseline_joules(),
+                "baseline_joules": baseline_joules(self.run, self.recipe, say),
                 "silenced": [{"layer": name, **when} for name, when in self.kept.silenced.items()],
                 "held": held,
             },
         }
-
-    def _baseline_joules(self) -> float | None:
-        """What the same recipe without a penalty spends on the validation images, if that run is in the same folder."""
-        baseline = Run(self.run.path.parent / self.recipe.unpenalised.name)
-        joules: float | None = baseline.result["validation"]["joules"] if baseline.finished else None
-        return joules
-
-
-def reference_joules(run: Run, recipe: Recipe) -> float | None:
-    """What the run that `penalty.reference` names spends on the validation images."""
-    if recipe.penalty.reference is None:
-        return None
-    reference = run.beside(recipe.penalty.reference, "penalty.reference")
-    if reference.recipe.energy != recipe.energy:
-        raise PicojouleError(
-            f"penalty.reference = {recipe.penalty.reference!r} was measured with another energy.psi or "
-            "energy.hardware: name a run with the same"
-        )
-    joules: float | None = reference.result["validation"]["joules"]
-    if not joules:
-        raise PicojouleError(
-            f"penalty.reference = {recipe.penalty.reference!r} names a run without spikes: name one that has some, or "
-            "leave it out"
-        )
-    return joules

@@ -1,0 +1,93 @@
+"""The runs beside which a run is measured: which will do as a reference, and what a damaged one leads to."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import picojoule as pj
+import tiny
+from tiny import Watcher
+
+SHORT = ("penalty.strength=0", "training.epochs=4")
+FIGURES = {"accuracy": 0.5, "joules": 1e-8, "synops": 10_000.0}
+
+
+def test_a_reference_without_spikes_is_refused(tmp_path: Path) -> None:
+    mute = pj.fit(tiny.recipe("neuron.threshold=1e6", "penalty.strength=0", "training.epochs=1"), tmp_path)
+    target = ("penalty.kind=target", "penalty.target=0.5", f"penalty.reference={mute.path.name}")
+    with pytest.raises(pj.PicojouleError, match="spends nothing"):
+        pj.fit(tiny.recipe(*target), tmp_path)
+
+
+@pytest.mark.parametrize("wanted", [("penalty.kind=target", "penalty.target=0.5"), ("penalty.budget=50%",)])
+@pytest.mark.parametrize(
+    ("key", "other"),
+    [
+        ("model.name", "tiny:plain"),
+        ("data.name", "fashion-mnist"),
+        ("neuron.kind", "relu"),
+        ("energy.psi", "uniform"),
+    ],
+)
+def test_a_reference_that_cannot_be_compared_is_refused(
+    tmp_path: Path, wanted: tuple[str, ...], key: str, other: str
+) -> None:
+    base = ("penalty.strength=0",)
+    reference = pj.Run(tmp_path / tiny.recipe(*base, f"{key}={other}").name)
+    reference.path.mkdir()
+    reference.write_text("recipe.toml", tiny.recipe(*base, f"{key}={other}").to_toml())
+    reference.write_text("result.json", json.dumps(dict.fromkeys(("test", "validation"), FIGURES)))
+    recipe = tiny.recipe(*base, *wanted, f"penalty.reference={reference.path.name}")
+    with pytest.raises(pj.PicojouleError, match=rf"is a run with {key} = '{other}'.*: name a run with the same"):
+        pj.fit(recipe, tmp_path)
+    assert not (tmp_path / recipe.name).exists()
+    same = pj.Run(tmp_path / tiny.recipe(*base).name)  # but for that key it would have done
+    same.path.mkdir()
+    same.write_text("recipe.toml", tiny.recipe(*base).to_toml())
+    same.write_text("result.json", (reference.path / "result.json").read_text())
+    pj.fit(tiny.recipe(*base, *wanted, f"penalty.reference={same.path.name}"), tmp_path)
+
+
+def test_steps_of_a_reference_are_compared_too(tmp_path: Path) -> None:
+    over_time = ("model.name=tiny:over_time", "neuron.kind=lif", "penalty.strength=0", "training.epochs=1")
+    short = pj.fit(tiny.recipe(*over_time, "neuron.steps=2"), tmp_path)
+    target = ("penalty.kind=target", "penalty.target=0.5", f"penalty.reference={short.path.name}")
+    with pytest.raises(pj.PicojouleError, match=r"neuron\.steps = 2, and this one has 3"):
+        pj.fit(tiny.recipe(*over_time, *target, "neuron.steps=3"), tmp_path)
+
+
+DAMAGED: tuple[dict[str, Any], ...] = (
+    {},
+    {"validation": 3},
+    {"validation": {}},
+    {"validation": {"joules": "few"}},
+    {"validation": {"joules": math.nan}},
+)
+
+
+@pytest.mark.parametrize("validation", DAMAGED, ids=str)
+def test_a_damaged_result_is_no_reference(tmp_path: Path, validation: dict[str, Any]) -> None:
+    baseline = pj.Run(tmp_path / tiny.recipe(*SHORT).name)
+    baseline.path.mkdir()
+    baseline.write_text("recipe.toml", tiny.recipe(*SHORT).to_toml())
+    baseline.write_text("result.json", json.dumps({"test": {"accuracy": 0.5, "joules": 1e-6}} | validation))
+    recipe = tiny.recipe(*SHORT, "penalty.budget=50%", f"penalty.reference={baseline.path.name}")
+    with pytest.raises(pj.PicojouleError, match=r"result\.json is no result of picojoule \(its validation .*: remove"):
+        pj.fit(recipe, tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", *map(json.dumps, DAMAGED)])
+def test_a_damaged_baseline_beside_a_budget_run_is_named_and_left_out(tmp_path: Path, content: str) -> None:
+    baseline = pj.Run(tmp_path / tiny.recipe(*SHORT).name)
+    baseline.path.mkdir()
+    baseline.write_text("result.json", content)
+    watcher = Watcher()
+    run = pj.fit(tiny.recipe(*SHORT, "penalty.budget=90%"), tmp_path, reporters=[watcher])
+    assert run.result["budget"]["baseline_joules"] is None
+    (said,) = (text for text in watcher.said if "left out of the result" in text)
+    assert str(baseline.path / "result.json") in said
