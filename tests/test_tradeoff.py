@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import groupby, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy.special import digamma
@@ -207,13 +209,32 @@ def test_points_at_or_below_the_cutoff_are_left_out(name: str) -> None:
         ([0.5], [0.9], 100, "cutoff=100"),
         ([0.5], [0.9], -1, "cutoff=-1"),
         ([0.5], [0.9], math.nan, "cutoff=nan"),
+        ([0.5], [0.9], "70", "cutoff='70'"),
+        ([0.5], [0.9], None, "cutoff=None"),
+        ([0.5, None], [0.9, 0.9], 70, "energies of a curve are no row of numbers"),
+        ([0.5], ["0.9"], 70, "accuracies of a curve are no row of numbers"),
+        (0.5, [0.9], 70, "energies of a curve are no row of numbers"),
+        ([10**400], [0.9], 70, "energies of a curve are no row of numbers"),
+        ([1j], [0.9], 70, "energies of a curve are no row of numbers"),
+        ([[0.1, 0.2], [0.3]], [[0.9], [0.8]], 70, "energies of a curve are no row of numbers"),
+        (np.full((2, 1), 0.5), np.full((2, 1), 0.9), 70, "energies of a curve are no row of numbers"),
+        (torch.tensor(0.5), torch.tensor(0.9), 70, "energies of a curve are no row of numbers"),
     ],
 )
-def test_mistakes(
-    score: Callable[..., float | None], energy: list[float], accuracy: list[float], cutoff: float, words: str
-) -> None:
+def test_mistakes(score: Callable[..., float | None], energy: Any, accuracy: Any, cutoff: Any, words: str) -> None:
     with pytest.raises(pj.PicojouleError, match=words):
         score(energy, accuracy, cutoff)
+
+
+@pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
+def test_a_curve_comes_in_any_form(score: Callable[..., float | None]) -> None:
+    x, y = [0.125, 0.25, 0.5, 0.625, 0.75], [0.75, 0.8125, 0.875, 0.84375, 0.9375]  # exact in bfloat16
+    expected = score(x, y, 70)
+    assert expected is not None
+    for form in (tuple, iter, np.array, np.float32, torch.tensor):
+        assert score(form(x), form(y), 70) == expected
+    assert score(torch.tensor(x, requires_grad=True), torch.tensor(y, dtype=torch.bfloat16), 70) == expected
+    assert score(x, y, np.float32(70)) == expected
 
 
 @pytest.mark.parametrize("neighbours", [0, -1, 2.0, True])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ def auc(energy: Iterable[float], accuracy: Iterable[float], cutoff: float = 70) 
     >>> auc([0.1, 0.2, 0.5, 1], [0.6, 0.8, 0.7, 0.9], cutoff=70)
     0.408333...
     """
-    x, y = _points(energy, accuracy, cutoff)
+    x, y, floor = _points(energy, accuracy, cutoff)
     order = np.lexsort((y, x))
     x, y = x[order], y[order]
     x, y = x[x <= 1], y[x <= 1]
@@ -42,7 +43,6 @@ def auc(energy: Iterable[float], accuracy: Iterable[float], cutoff: float = 70) 
         return None
     records = y >= np.maximum.accumulate(y)
     x, y = np.append(x[records], 1.0), np.append(y[records], y.max())
-    floor = cutoff / 100
     # The kept accuracies never fall, so each piece crosses the cutoff at most once, upwards.
     width, low, high = np.diff(x), y[:-1] - floor, y[1:] - floor
     rise = np.maximum(high - low, np.finfo(float).tiny)
@@ -108,13 +108,14 @@ def mutual_information_knn(
 
 
 def _above(energy: Iterable[float], accuracy: Iterable[float], cutoff: float) -> tuple[_Values, _Values]:
-    x, y = _points(energy, accuracy, cutoff)
-    return x[y > cutoff / 100], y[y > cutoff / 100]
+    x, y, floor = _points(energy, accuracy, cutoff)
+    return x[y > floor], y[y > floor]
 
 
-def _points(energy: Iterable[float], accuracy: Iterable[float], cutoff: float) -> tuple[_Values, _Values]:
-    x, y = np.array(list(energy), dtype=np.float64), np.array(list(accuracy), dtype=np.float64)
-    if x.ndim != 1 or x.shape != y.shape:
+def _points(energy: Iterable[float], accuracy: Iterable[float], cutoff: float) -> tuple[_Values, _Values, float]:
+    """The checked points of a curve, and P/100."""
+    x, y = _numbers("energies", energy), _numbers("accuracies", accuracy)
+    if x.shape != y.shape:
         raise PicojouleError(
             f"a curve needs one accuracy for each energy, but got {len(x)} energies and {len(y)} accuracies"
         )
@@ -123,6 +124,17 @@ def _points(energy: Iterable[float], accuracy: Iterable[float], cutoff: float) -
     if not ((y >= 0) & (y <= 1)).all():
         wrong = y[~((y >= 0) & (y <= 1))][0]
         raise PicojouleError(f"an accuracy of {wrong:g} is not between 0 and 1: give accuracies as fractions")
-    if not 0 <= cutoff < 100:
+    if not isinstance(cutoff, Real) or not 0 <= cutoff < 100:
         raise PicojouleError(f"cutoff={cutoff!r} is not allowed: take a percentage from 0 to below 100")
-    return x, y
+    return x, y, float(cutoff) / 100
+
+
+def _numbers(what: str, values: Iterable[float]) -> _Values:
+    """From a list, an array or a tensor on any device, also one that takes part in training."""
+    try:
+        each = list(values)
+        if any(isinstance(value, str) or getattr(value, "ndim", 0) for value in each):
+            raise TypeError
+        return np.array([float(value.item() if hasattr(value, "item") else value) for value in each])
+    except (TypeError, ValueError, OverflowError):
+        raise PicojouleError(f"the {what} of a curve are no row of numbers: give a list of them, or an array") from None

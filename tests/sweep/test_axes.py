@@ -89,6 +89,13 @@ def test_mistakes(axes: str, parts: list[str]) -> None:
         assert part in str(caught.value)
 
 
+def test_axes_that_multiply_beyond_all_measure_are_refused_at_once() -> None:
+    keys = ("penalty.strength", "penalty.rise_from", "optimizer.lr", "optimizer.weight_decay", "neuron.tau", "seed")
+    axes = "".join(f"{key} = {list(range(1, 101))}\n" for key in keys)
+    with pytest.raises(pj.PicojouleError, match=r"multiply to 1,000,000,000,002 runs.*\[\[axes\]\] of their own"):
+        pj.sweep.loads(f"{BASE}[[axes]]\n{axes}[[axes]]\nseed = [0, 1]")
+
+
 def test_axes_that_are_not_even_a_table() -> None:
     with pytest.raises(pj.PicojouleError, match=r"\[\[axes\]\]"):
         pj.sweep.loads("axes = 3\n" + BASE)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -228,6 +230,22 @@ def test_a_machine_too_busy_for_ray_to_start_is_tried_again(monkeypatch: pytest.
     else:
         with pytest.raises(pj.PicojouleError, match=r"Ray did not start \(The current node timed out\)"):
             Cluster(1, "local")
+
+
+@pytest.mark.parametrize("form", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "[::1]:{}", "nowhere.invalid:{}"])
+@pytest.mark.parametrize("by_environment", [False, True])
+def test_an_address_at_which_nobody_listens_is_told_without_waiting_for_ray(
+    monkeypatch: pytest.MonkeyPatch, form: str, by_environment: bool
+) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda *_, **__: pytest.fail("it would look for minutes"))
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and does not listen
+        address = form.format(closed.getsockname()[1])
+        monkeypatch.setenv("RAY_ADDRESS", address if by_environment else "")
+        with pytest.raises(pj.PicojouleError, match=rf"no Ray cluster was found at {re.escape(address)} .*--address"):
+            Cluster(1, None if by_environment else address)
 
 
 def test_ray_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,6 +108,12 @@ def test_a_run_that_starts_from_another_is_done_after_it(tmp_path: Path) -> None
     assert all_traces(outcome.runs) == all_traces(single)
 
 
+def test_more_workers_than_could_be_counted(tmp_path: Path) -> None:
+    outcome = pj.sweep.run([tiny.recipe("training.epochs=1")], tmp_path, workers=10**30, watcher=Quiet())
+    assert len(outcome.runs) == 1
+    assert not outcome.failures
+
+
 def test_nothing_to_do(tmp_path: Path) -> None:
     assert pj.sweep.run([], tmp_path, watcher=Quiet()) == pj.sweep.Outcome((), ())
 

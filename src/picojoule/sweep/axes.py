@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -45,6 +46,7 @@ def loads(text: str, *overrides: str) -> tuple[Recipe, ...]:
     content = parse(text)
     blocks = _blocks(content.pop("axes", []))
     _check_effect(blocks, overrides)
+    _check_size(blocks)
     overridden(content, overrides)
     return tuple(dict.fromkeys(recipe for block in blocks for recipe in _multiplied(content, block)))
 
@@ -82,6 +84,19 @@ def _flat(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+_MOST = 100_000
+"""Runs of a sweep. More are a mistake in the axes, which would fill the memory before anything is said."""
+
+
+def _check_size(blocks: Sequence[Block]) -> None:
+    runs = sum(math.prod(map(len, block.values())) for block in blocks)
+    if runs > _MOST:
+        raise PicojouleError(
+            f"the axes multiply to {runs:,} runs, and a sweep has up to {_MOST:,}: put axes that need not be "
+            "multiplied into [[axes]] of their own"
+        )
 
 
 def _check_effect(blocks: Sequence[Block], overrides: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ import os
 import pickle
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
@@ -29,6 +30,8 @@ Files = Mapping[str, bytes]
 _RESULT = "result.json"
 _STARTS = 3
 """Attempts at starting a cluster: Ray waits for its own parts for half a minute only."""
+_CONNECTING = 10.0
+"""Seconds in which a cluster must answer."""
 _TIDYING = 20.0
 """Seconds to wait for machines to remove their copies."""
 
@@ -57,6 +60,7 @@ class Cluster:
         self._news: Any = Queue(actor_options={"num_cpus": 0})
 
     def _init(self, address: str | None) -> None:
+        _check_that_somebody_listens(address or os.environ.get("RAY_ADDRESS", ""))
         for attempts_left in range(_STARTS - 1, -1, -1):
             try:
                 self._ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
@@ -154,6 +158,20 @@ class Cluster:
             tasks.append(self._ray.remote(num_cpus=0, scheduling_strategy=there)(_remove).remote(recipes))
         if tasks:
             self._ray.wait(tasks, num_returns=len(tasks), timeout=_TIDYING)
+
+
+def _check_that_somebody_listens(address: str) -> None:
+    """Ray itself would look for minutes, and speak of time that ran out. What is no host and port it may judge."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECTING).close()
+    except (OSError, OverflowError, UnicodeError) as fault:
+        raise PicojouleError(
+            f"no Ray cluster was found at {address} ({fault}): start one with `ray start`, or name another with "
+            "--address"
+        ) from None
 
 
 def _in_words(fault: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
@@ -64,7 +65,8 @@ class Local:
         self._context = _context()
 
     def start(self, job: Job, wait: bool) -> None:
-        place = min(set(range(self.places)) - {worker.place for worker in self._workers})
+        taken = {worker.place for worker in self._workers}
+        place = next(place for place in itertools.count() if place not in taken)
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(
             target=_work,
