@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 from pathlib import Path
@@ -354,6 +355,10 @@ REFUSED: dict[str, tuple[nn.Module, str]] = {
     "weights": (Calls(lambda net, s: net.out(s) + net.out.bias), "the tensor 'out.bias', used as it is"),
     "two outputs": (Calls(lambda net, s: (net.out(s), s)), "returns several things"),
     "decision": (Calls(lambda net, s: s if s.sum() > 0 else net.out(s)), "cannot be followed"),
+    "norm of rows": (
+        nn.Sequential(nn.Linear(6, 7), nn.BatchNorm1d(3), pj.QuantizedReLU()),
+        r"'1', a batch norm behind a linear layer that takes more than \[batch, features\]",
+    ),
     "no neuron": (nn.Sequential(nn.Linear(4, 4), nn.ReLU()), "Sequential has no quantised ReLU"),
 }
 
@@ -363,6 +368,45 @@ def test_what_cannot_be_converted_is_refused_by_name(case: str) -> None:
     net, sentence = REFUSED[case]
     with pytest.raises(pj.PicojouleError, match=sentence):
         convert(net, steps=2)
+
+
+def test_a_norm_of_as_many_rows_as_features_is_refused_when_it_is_met() -> None:
+    """By its size it could be the norm of the features, into which it would be folded."""
+    net = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3), pj.QuantizedReLU(), nn.Flatten(), nn.LazyLinear(2))
+    rows, features = torch.randn(5, 3, 6), torch.randn(5, 6)
+    for images, fits in ((rows, False), (features, True)):
+        usual = settle(copy.deepcopy(net), images)
+        converted = convert(usual, steps=1)
+        if fits:
+            torch.testing.assert_close(converted(images), usual(images))
+            continue
+        with pytest.raises(pj.PicojouleError, match=r"'1', a batch norm behind a linear layer that takes more than"):
+            converted(images)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda net, s: torch.mean(input=net.out(s), axis=1),
+        lambda net, s: torch.sum(input=net.out(s), dim=(1,)),
+        lambda net, s: net.out(torch.flatten(input=s, start_dim=1)),
+        lambda net, s: torch.cat([net.out(s), s], axis=1),
+        lambda net, s: torch.cat(tensors=(net.out(s), s), dim=1),
+    ],
+)
+def test_arguments_may_be_named(function: Any) -> None:
+    torch.manual_seed(0)
+    net, images = Calls(function).eval(), 3 * torch.randn(5, 4)
+    torch.testing.assert_close(convert(net, steps=1)(images), net(images))
+    assert convert(net, steps=3)(images).shape == net(images).shape
+
+
+def test_layers_that_leave_nothing_of_themselves_may_be_used_at_two_places() -> None:
+    torch.manual_seed(0)
+    drop, flat = nn.Dropout(0.5), nn.Flatten()
+    layers = (nn.Linear(4, 6), pj.QuantizedReLU(), drop, flat, nn.Linear(6, 6), pj.QuantizedReLU(), drop, flat)
+    net, images = nn.Sequential(*layers, nn.Linear(6, 2)).eval(), 3 * torch.randn(5, 4)
+    torch.testing.assert_close(convert(net, steps=1)(images), net(images))
 
 
 def test_mixed_pools_and_several_inputs_are_refused() -> None:

@@ -170,7 +170,7 @@ class _Conversion:
         rule = next((rule for kind, rule in _MODULES.items() if isinstance(module, kind)), None)
         if rule is None or (is_spiking(module) and type(module) is not QuantizedReLU):
             _refuse(f"{name!r} ({type(module).__name__})", _remedy(module))
-        if name in self.called:
+        if name in self.called and rule not in (_dropped, _flattened):  # which leave nothing of themselves behind
             _refuse(f"{name!r}, which is used at two places,", "make two modules")
         self.called.add(name)
         source = node.args[0] if node.args else None
@@ -219,6 +219,11 @@ def _batch_norm(conversion: _Conversion, node: fx.Node, name: str, norm: Any, si
     (source,) = node.all_input_nodes
     layer = conversion.net.get_submodule(str(source.target)) if source.op == "call_module" else None
     if isinstance(layer, _ConvNd | nn.Linear) and len(source.users) == 1:
+        if isinstance(layer, nn.Linear):
+            if norm.num_features != layer.out_features:
+                _refuse_further_axes(name)
+            with conversion.graph.inserting_before(source):
+                source.args = (conversion.graph.call_function(features_alone, (source.args[0], name)),)
         _fold(layer, norm)
         node.replace_all_uses_with(source)
         conversion.graph.erase_node(node)
@@ -227,6 +232,20 @@ def _batch_norm(conversion: _Conversion, node: fx.Node, name: str, norm: Any, si
     shift = (0 if norm.bias is None else norm.bias.detach()) - norm.running_mean * scale
     conversion.replace(name, Affine(scale, shift / conversion.steps))
     return _ANALOG
+
+
+def features_alone(x: Tensor, norm: str) -> Tensor:
+    """What a linear layer takes that its batch norm is folded into."""
+    if x.dim() != 2:  # then the norm's channels are not the layer's outputs, even where there are as many
+        _refuse_further_axes(norm)
+    return x
+
+
+def _refuse_further_axes(norm: str) -> NoReturn:
+    _refuse(
+        f"{norm!r}, a batch norm behind a linear layer that takes more than [batch, features],",
+        "flatten before the layer, or use a convolution",
+    )
 
 
 def _fold(layer: _ConvNd | nn.Linear, norm: Any) -> None:
@@ -289,26 +308,30 @@ def _added(conversion: _Conversion, name: str, node: fx.Node) -> _Signal:
     return conversion.joint(name, [*node.args, *(v for k, v in node.kwargs.items() if k != "alpha")])
 
 
+def _argument(node: fx.Node, place: int, *names: str, default: Any = None) -> Any:
+    """Of a call, by its place or under any of its names."""
+    if len(node.args) > place:
+        return node.args[place]
+    return next((node.kwargs[name] for name in names if name in node.kwargs), default)
+
+
 def _joined(conversion: _Conversion, name: str, node: fx.Node) -> _Signal:
-    tensors = node.args[0] if node.args else node.kwargs["tensors"]
-    dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
-    _keeps_batch(name, [dim])
-    assert isinstance(tensors, list | tuple)
-    return conversion.joint(name, tensors)
+    _keeps_batch(name, [_argument(node, 1, "dim", "axis", default=0)])
+    return conversion.joint(name, _argument(node, 0, "tensors"))
 
 
 def _reduced(conversion: _Conversion, name: str, node: fx.Node) -> _Signal:
-    source, dims = node.args[0], node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    signal = conversion.joint(name, [source])
+    signal = conversion.joint(name, [_argument(node, 0, "input")])
     if signal.spikes:
         _refuse(f"{name} of spikes", "use nn.AvgPool2d, whose k² is known")
+    dims = _argument(node, 1, "dim", "axis")
     _keeps_batch(name, [0] if dims is None else dims if isinstance(dims, list | tuple) else [dims])
     return signal
 
 
 def _reshaped(conversion: _Conversion, name: str, node: fx.Node) -> _Signal:
-    _keeps_batch(name, [node.args[1] if len(node.args) > 1 else node.kwargs.get("start_dim", 0)])
-    return conversion.joint(name, [node.args[0]])
+    _keeps_batch(name, [_argument(node, 1, "start_dim", default=0)])
+    return conversion.joint(name, [_argument(node, 0, "input")])
 
 
 def _keeps_batch(name: str, dims: Iterable[Any]) -> None:
