@@ -293,11 +293,12 @@ def test_damaged_weights_are_refused(run: Run, damage: Callable[[bytes], bytes])
         _ = run.weights
 
 
-def test_damaged_metrics_are_refused(run: Run) -> None:
+@pytest.mark.parametrize("damage", ["cut", "nested"])
+def test_damaged_metrics_are_refused(run: Run, damage: str) -> None:
     run.write_metrics([{"epoch": 0}, {"epoch": 1}])
     assert [entry["epoch"] for entry in run.metrics] == [0, 1]
     with (run.path / "metrics.jsonl").open("a") as file:
-        file.write('{"epoch": ')
+        file.write('{"epoch": ' if damage == "cut" else "[" * 200_000)
     with pytest.raises(pj.PicojouleError, match=r"metrics.jsonl is damaged"):
         _ = run.metrics
 

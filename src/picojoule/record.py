@@ -137,7 +137,7 @@ class Run:
             return [json.loads(line) for line in lines]
         except FileNotFoundError:
             return []
-        except (OSError, ValueError) as fault:
+        except (OSError, ValueError, RecursionError) as fault:
             raise PicojouleError(
                 f"{self.path / 'metrics.jsonl'} is damaged ({fault}): remove it, or train again in another folder"
             ) from None
@@ -342,7 +342,7 @@ def _digest(tensors: dict[str, Tensor], notes: str) -> str:
 def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
-    except (OSError, ValueError) as fault:
+    except (OSError, ValueError, RecursionError) as fault:
         raise PicojouleError(
             f"{path} cannot be read ({fault}): remove it and run `picojoule train` with the same recipe again"
         ) from None

@@ -69,6 +69,9 @@ def written(name: str, content: bytes) -> Callable[[Path], None]:
     return lambda folder: (folder / name).write_bytes(content) and None
 
 
+LAYER = {"name": "spike1", "neurons": 3, "synops": 1.0, "joules": 1e-12, "rate": 0.1, "dead_rate": 0.0}
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -88,6 +91,13 @@ def written(name: str, content: bytes) -> Callable[[Path], None]:
         (changed(joules=float("nan")), "joules"),
         (changed(layers=None), "layers"),
         (changed(layers=[{}]), "layers.0.name"),
+        (written("result.json", b"[" * 200_000), "result.json cannot be read"),
+        (changed(joules=1e308), "joules"),
+        (changed(joules=5e-324), "joules"),
+        (changed(rate_mean=-1e308), "rate_mean"),
+        (changed(layers=[LAYER | {"joules": 1e308}]), "layers.0.joules"),
+        (changed(layers=[LAYER | {"joules": -1.0}]), "layers.0.joules"),
+        (changed(layers=[LAYER | {"neurons": 10**400}]), "layers.0.neurons"),
     ],
 )
 def test_a_damaged_run_is_listed_with_its_reason(tmp_path: Path, damage: Callable[[Path], None], words: str) -> None:
@@ -102,7 +112,13 @@ def test_a_damaged_run_is_listed_with_its_reason(tmp_path: Path, damage: Callabl
     assert "\n" not in damaged.reason
 
 
-@pytest.mark.parametrize("content", [b"\xff\n", b"nonsense\n", b"[]\n", b'{"epoch": 0, "joules": "many"}\n', b"{}\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"\xff\n", b"nonsense\n", b"[]\n", b"{}\n", b"[" * 200_000),
+        *(b'{"epoch": 0, "joules": "many"}\n', b'{"epoch": 0, "joules": 1e308}\n', b'{"epoch": %s}\n' % (b"9" * 400)),
+    ],
+)
 def test_damaged_metrics_leave_the_result(tmp_path: Path, content: bytes) -> None:
     run = synthetic.write(tmp_path, RECIPE)
     (run.path / "metrics.jsonl").write_bytes(content)

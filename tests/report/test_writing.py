@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -341,3 +342,23 @@ def test_the_paper_s_scores_stand_beside_those_of_its_settings(
     tables = (f"tbl:quantitative-comparison-fmnist-cnn6-{optimizer}" for optimizer in ("adam", "msgd"))
     printed = [f"{100 * scores(table)['Ω_syn (p = 1)']['AUC(70)']:g}" for table in tables]
     assert sorted(beside) == sorted([*printed, ""])  # the paper has no leaky neurons
+
+
+def test_names_that_are_no_text_and_figures_beyond_all_measure(tmp_path: Path) -> None:
+    """One such run is shown as what it is, and spoils nothing of the others."""
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    recipes = synthetic.recipes(kinds=["syn"], powers=[1], strengths=[0, 8], seeds=(0, 1), epochs=3)
+    runs = [synthetic.write(folder, recipe) for recipe in recipes]
+    damaged = json.loads((runs[0].path / "result.json").read_text())
+    damaged["test"]["joules"] = 5e-324
+    (runs[0].path / "result.json").write_text(json.dumps(damaged))
+    odd = json.loads((runs[2].path / "result.json").read_text())
+    odd["test"]["layers"][0]["name"] = "\ud800"
+    (runs[2].path / "result.json").write_text(json.dumps(odd))
+    os.rename(runs[3].path, os.fsencode(folder) + b"/run \xfe")
+    report = write(folder, tmp_path / "out", drawn=1)
+    assert report.collection.counts == {"finished": 3, "unfinished": 0, "failed": 0, "damaged": 1}
+    text = report.page.read_text(encoding="utf-8")
+    for name in (r"picojoule · \udcff", r"run \\udcfe", r"\\ud800"):  # twice the backslash within JSON
+        assert name in text
+    json.dumps(report.to_dict(), allow_nan=False)

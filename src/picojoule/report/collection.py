@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
@@ -24,6 +24,26 @@ SHOWN_EPOCHS = 60
 _HOMES = ("recipe.toml", "result.json")
 
 
+def _printable(text: str) -> str:
+    """Without what no encoding has, such as a part of a folder's name that is no text."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+# Wider than any network, and narrow enough for sums and ratios to stay finite: one damaged figure spoils no other.
+_SMALLEST, _LARGEST = 1e-30, 1e30
+
+
+def _energy(joules: float) -> float:
+    if joules and not _SMALLEST <= joules <= _LARGEST:
+        raise ValueError("no energy of a network")
+    return joules
+
+
+Number = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)]
+Count = Annotated[int, Field(ge=0, le=10**15)]
+Joules = Annotated[float, AfterValidator(_energy)]
+
+
 class _Stored(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -31,38 +51,38 @@ class _Stored(BaseModel):
 class MeasuredLayer(_Stored):
     """One layer in the `test` object of `result.json`."""
 
-    name: str
-    neurons: int
-    synops: float
-    joules: float
-    rate: float | None
-    dead_rate: float | None
+    name: Annotated[str, AfterValidator(_printable)]
+    neurons: Count
+    synops: Number
+    joules: Joules
+    rate: Number | None
+    dead_rate: Number | None
 
 
 class Measured(_Stored):
     """What a report reads of the `test` object of `result.json`."""
 
-    samples: int
+    samples: Count
     accuracy: float = Field(ge=0, le=1)
-    joules: float | None = Field(ge=0)
-    rate_mean: float | None
-    dead_rate: float | None
-    ann_joules: float | None
+    joules: Joules | None
+    rate_mean: Number | None
+    dead_rate: Number | None
+    ann_joules: Joules | None
     layers: tuple[MeasuredLayer, ...]
 
 
 class Epoch(_Stored):
     """What a report reads of a line of `metrics.jsonl`."""
 
-    epoch: int
-    train_loss: float | None = None
-    train_accuracy: float | None = None
-    validation_loss: float | None = None
-    validation_accuracy: float | None = None
-    joules: float | None = None
-    target_joules: float | None = None
+    epoch: Count
+    train_loss: Number | None = None
+    train_accuracy: Number | None = None
+    validation_loss: Number | None = None
+    validation_accuracy: Number | None = None
+    joules: Joules | None = None
+    target_joules: Joules | None = None
     """What a budget run wanted to spend by then."""
-    strength: float | None = None
+    strength: Number | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +90,7 @@ class Entry:
     """One run folder as a report sees it."""
 
     name: str
-    """Its path below the folder that was gathered."""
+    """Its path below the folder that was gathered, as it can be printed."""
     path: Path
     state: State
     reason: str = ""
@@ -89,6 +109,12 @@ class Collection:
 
     folder: Path
     entries: tuple[Entry, ...]
+
+    @property
+    def name(self) -> str:
+        """The folder's own, as it can be printed; of a folder "runs", which says little, with the one above."""
+        place = self.folder.resolve()
+        return _printable(f"{place.parent.name}/{place.name}" if place.name == "runs" else place.name)
 
     @cached_property
     def counts(self) -> dict[State, int]:
@@ -115,7 +141,8 @@ def gather(folder: str | os.PathLike[str]) -> Collection:
         raise PicojouleError(
             f"{folder} holds no run folders: name one that `picojoule train` or `picojoule sweep` filled"
         )
-    return Collection(folder, tuple(_entry(folder, path) for path in paths))
+    entries = (_entry(folder, path) for path in paths)
+    return Collection(folder, tuple(replace(e, name=_printable(e.name), reason=_printable(e.reason)) for e in entries))
 
 
 def _entry(folder: Path, path: Path) -> Entry:

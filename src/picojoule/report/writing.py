@@ -103,8 +103,7 @@ def write(
         else None
         for setting, counted in zip(found, synapses, strict=True)
     ]
-    place = collection.folder.resolve()
-    title = f"picojoule · {place.parent.name}/{place.name}" if place.name == "runs" else f"picojoule · {place.name}"
+    title = f"picojoule · {collection.name}"
     text = page(
         title,
         _body(title, collection, found, findings, scores),
