@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 from numbers import Real
 
 import numpy as np
@@ -112,7 +113,7 @@ def _above(energy: Iterable[float], accuracy: Iterable[float], cutoff: float) ->
     return x[y > floor], y[y > floor]
 
 
-def _points(energy: Iterable[float], accuracy: Iterable[float], cutoff: float) -> tuple[_Values, _Values, float]:
+def _points(energy: Iterable[float], accuracy: Iterable[float], cutoff: object) -> tuple[_Values, _Values, float]:
     """The checked points of a curve, and P/100."""
     x, y = _numbers("energies", energy), _numbers("accuracies", accuracy)
     if x.shape != y.shape:
@@ -124,12 +125,12 @@ def _points(energy: Iterable[float], accuracy: Iterable[float], cutoff: float) -
     if not ((y >= 0) & (y <= 1)).all():
         wrong = y[~((y >= 0) & (y <= 1))][0]
         raise PicojouleError(f"an accuracy of {wrong:g} is not between 0 and 1: give accuracies as fractions")
-    if not isinstance(cutoff, Real) or not 0 <= cutoff < 100:
+    if not isinstance(cutoff, Real) or not 0 <= float(cutoff) < 100:
         raise PicojouleError(f"cutoff={cutoff!r} is not allowed: take a percentage from 0 to below 100")
     return x, y, float(cutoff) / 100
 
 
-def _numbers(what: str, values: Iterable[float]) -> _Values:
+def _numbers(what: str, values: Iterable[Any]) -> _Values:
     """From a list, an array or a tensor on any device, also one that takes part in training."""
     try:
         each = list(values)
