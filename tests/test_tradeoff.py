@@ -211,6 +211,7 @@ def test_points_at_or_below_the_cutoff_are_left_out(name: str) -> None:
         ([0.5], [0.9], math.nan, "cutoff=nan"),
         ([0.5], [0.9], "70", "cutoff='70'"),
         ([0.5], [0.9], None, "cutoff=None"),
+        ([0.5], [0.9], 10**400, "cutoff=1000"),
         ([0.5, None], [0.9, 0.9], 70, "energies of a curve are no row of numbers"),
         ([0.5], ["0.9"], 70, "accuracies of a curve are no row of numbers"),
         (0.5, [0.9], 70, "energies of a curve are no row of numbers"),

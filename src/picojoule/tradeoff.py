@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from typing import Any
-from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,7 +124,7 @@ def _points(energy: Iterable[float], accuracy: Iterable[float], cutoff: object) 
     if not ((y >= 0) & (y <= 1)).all():
         wrong = y[~((y >= 0) & (y <= 1))][0]
         raise PicojouleError(f"an accuracy of {wrong:g} is not between 0 and 1: give accuracies as fractions")
-    if not isinstance(cutoff, Real) or not 0 <= float(cutoff) < 100:
+    if not isinstance(cutoff, int | float | np.integer | np.floating) or not 0 <= cutoff < 100:
         raise PicojouleError(f"cutoff={cutoff!r} is not allowed: take a percentage from 0 to below 100")
     return x, y, float(cutoff) / 100
 
