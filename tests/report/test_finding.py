@@ -38,7 +38,7 @@ def test_the_least_energy_within_each_loss() -> None:
     assert main.baseline.points == BASELINE
     assert [each.points if each else None for each in main.within] == [levels[1], levels[2]]
     assert main.best.points == levels[0]
-    assert (main.left_out, main.continued) == (0, False)
+    assert (main.left_out, main.frontiers) == (0, "none")
     frugal = main.within[0]
     assert frugal is not None
     assert frugal.lost == pytest.approx(0.007)
@@ -68,8 +68,8 @@ def test_networks_that_are_trained_for_longer_are_compared_only_among_themselves
     both, alone = found(alike, continued=longer), found(continued=longer)
     assert both is not None
     assert alone is not None
-    assert (both.best.points, both.continued) == (alike, None)
-    assert (alone.best.points, alone.continued) == (longer, True)
+    assert (both.best.points, both.frontiers) == (alike, "left out")
+    assert (alone.best.points, alone.frontiers) == (longer, "alone")
 
 
 def test_where_nothing_is_saved_or_nothing_can_be_compared() -> None:
@@ -80,9 +80,9 @@ def test_where_nothing_is_saved_or_nothing_can_be_compared() -> None:
     assert found(level(0.5, {5: 0.9}, 8)) is None
 
 
-def test_a_budget_is_named_as_one() -> None:
+def test_a_budget_stands_in_the_place_of_a_strength() -> None:
     points = tuple(replace(point, budget="30 %") for point in level(0.3, {0: 0.8, 1: 0.9}, 0))
     main = found(points)
     assert main is not None
-    assert main.best.amount == "budget 30 %"
+    assert main.best.amount == "30 %"  # of the curve "Ω_syn budget"
     assert main.best.typical in points

@@ -103,8 +103,7 @@ class Comparison:
     def chart(self) -> alt.HConcatChart:
         """Energy and firing rate, layer by layer."""
         chart = figures.layers(self._layer_rows(), self.labels)
-        headline = self.headline[0].upper() + self.headline[1:]
-        return chart.properties(title=alt.Title(headline, subtitle=self.title, anchor="start", fontSize=16))
+        return chart.properties(title=alt.Title(self.headline, subtitle=self.title, anchor="start", fontSize=16))
 
     def _layer_rows(self) -> list[dict[str, Any]]:
         return [

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from typing import Literal
 
 from picojoule.report.curve import Curve, Point, Setting
 from picojoule.report.rows import BASELINE
@@ -32,9 +33,9 @@ class Level:
 
     @property
     def amount(self) -> str:
-        """The strength or the budget, as a legend names it."""
+        """The strength, or the budget: the label of the curve says that it is one."""
         point = self.points[0]
-        return f"budget {point.budget}" if point.budget else f"λ' = {point.strength:g}"
+        return point.budget or f"λ' = {point.strength:g}"
 
     @property
     def seeds(self) -> int:
@@ -75,8 +76,8 @@ class Finding:
     """The least energy within each of TOLERATED_LOSSES; None where nothing saves energy at that loss."""
     left_out: int
     """Levels with fewer seeds."""
-    continued: bool | None
-    """Whether the levels are those of frontiers; None where these were left out beside others."""
+    frontiers: Literal["none", "left out", "alone"]
+    """What became of the frontiers: there are none, they were left out beside others, or there is nothing else."""
 
 
 def finding(setting: Setting) -> Finding | None:
@@ -100,7 +101,7 @@ def finding(setting: Setting) -> Finding | None:
         best,
         tuple(within),
         len(candidates) - len(compared),
-        None if 0 < len(alike) < len(setting.curves) else not alike,
+        "none" if len(alike) == len(setting.curves) else "left out" if alike else "alone",
     )
 
 

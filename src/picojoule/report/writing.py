@@ -335,8 +335,8 @@ def _conditions(main: Finding) -> str:
         [
             f"{means}, on the test images, which also chose the tiles: expect a little less on others.",
             *([f"Not compared: {main.left_out} levels with fewer seeds."] if main.left_out else []),
-            *(["Frontiers, which are trained for longer, are left out."] if main.continued is None else []),
-            *(["A frontier's networks are trained for longer than the baseline."] if main.continued else []),
+            *(["Frontiers, which are trained for longer, are left out."] if main.frontiers == "left out" else []),
+            *(["A frontier's networks are trained for longer than the baseline."] if main.frontiers == "alone" else []),
         ]
     )
 

@@ -34,7 +34,7 @@
   const penalty = (run) => (plain(run) ? "none" : known(run.kind) ? `${run.kind} (${run.variant})` : "–");
   function title(run) {
     if (!known(run.kind)) return "A run that cannot be read";
-    const level = plain(run) ? "Baseline, without penalty" : `${penalty(run)}, ${run.budget ? `budget ${run.budget}` : `λ' = ${run.strength}`}`;
+    const level = plain(run) ? "Baseline, without penalty" : `${penalty(run)}, ${run.budget || `λ' = ${run.strength}`}`;
     return `${level}, seed ${run.seed}`;
   }
   function element(tag, text = "", name = "") {
