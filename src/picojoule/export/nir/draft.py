@@ -35,7 +35,7 @@ class Current:
 
 
 @dataclass(eq=False)
-class Synapses:
+class Weighted:
     """A convolution or linear layer before it is written: batch norms may still fold into it."""
 
     weight: Tensor  # float64, output channels first
@@ -50,30 +50,30 @@ class Draft:
     """What rules add to."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, nir.NIRNode | Synapses] = {}
+        self.nodes: dict[str, nir.NIRNode | Weighted] = {}
         self.edges: list[tuple[str, str]] = []
         self.at: fx.Node
         """The operation that is being translated."""
 
-    def current(self, name: str | None, node: nir.NIRNode | Synapses, x: Current, constant: Tensor) -> Current:
+    def current(self, name: str | None, node: nir.NIRNode | Weighted, x: Current, constant: Tensor) -> Current:
         return Current((self.add(name or self.here(), node, x.sources),), constant)
 
     def here(self) -> str:
         """The innermost module around the operation, or the operation if the network itself calls it."""
         return next((part for part in reversed(self.path()) if part), str(self.at.target._opname))  # type: ignore[union-attr]
 
-    def add(self, name: str, node: nir.NIRNode | Synapses, sources: tuple[str, ...]) -> str:
+    def add(self, name: str, node: nir.NIRNode | Weighted, sources: tuple[str, ...]) -> str:
         taken = sum(other == name or other.startswith(f"{name}:") for other in self.nodes)
         name = f"{name}:{taken + 1}" if taken else name
         self.nodes[name] = node
         self.edges += [(source, name) for source in sources]
         return name
 
-    def own_synapses(self, x: Current) -> Synapses | None:
+    def own_layer(self, x: Current) -> Weighted | None:
         """The layer of weights that x comes from, if nothing else does and nothing else reads it."""
         node = self.nodes[x.sources[0]]
         sole = len(x.sources) == 1 and not x.shared and not x.constant.any()
-        return node if sole and isinstance(node, Synapses) else None
+        return node if sole and isinstance(node, Weighted) else None
 
     def without_constant(self, x: Current) -> Current:
         """A constant that reached the output gets a layer of its own."""

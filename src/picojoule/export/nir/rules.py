@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from picojoule.export.nir.draft import Current, Draft, Synapses, neurons, numbers
+from picojoule.export.nir.draft import Current, Draft, Weighted, neurons, numbers
 
 
 def synapses(draft: Draft, x: Current, weight: Tensor, bias: Tensor | None = None, *settings: Any) -> Current:
@@ -24,7 +24,7 @@ def synapses(draft: Draft, x: Current, weight: Tensor, bias: Tensor | None = Non
         raise draft.refusal("linear layer on more than one axis")
     each = constant[0].flatten(1)[:, 0] if constant.dim() > 2 else constant[0]
     uniform = torch.equal(constant, each.view(-1, *[1] * (constant.dim() - 2)).expand_as(constant))
-    layer = Synapses(weight.clone(), each.clone() if uniform else torch.zeros_like(each), _writer(draft, x, *settings))
+    layer = Weighted(weight.clone(), each.clone() if uniform else torch.zeros_like(each), _writer(draft, x, *settings))
     return draft.current(None, layer, x, torch.zeros_like(constant) if uniform else constant)
 
 
@@ -66,7 +66,7 @@ def scaled(draft: Draft, x: Current, factor: Any) -> Current:
         raise draft.refusal("product")
     scale = torch.as_tensor(factor, dtype=torch.float64).broadcast_to(x.constant.shape[1:])
     constant = x.constant * scale
-    layer = draft.own_synapses(x)
+    layer = draft.own_layer(x)
     if layer is not None and (each := _by_channel(scale)) is not None:
         layer.weight *= each.view(-1, *[1] * (layer.weight.dim() - 1))
         layer.bias *= each
@@ -83,7 +83,7 @@ def divided(draft: Draft, x: Current, by: Any, **kwargs: Any) -> Current:
 def shifted(draft: Draft, x: Current, constant: Any) -> Current:
     """x + c, taken by the bias where nothing else reads it."""
     offset = torch.as_tensor(constant, dtype=torch.float64).broadcast_to(x.constant.shape[1:])
-    layer = draft.own_synapses(x)
+    layer = draft.own_layer(x)
     if layer is not None and (each := _by_channel(offset)) is not None:
         layer.bias += each
         return x

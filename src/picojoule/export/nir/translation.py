@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from picojoule.activity import spiking_modules
 from picojoule.errors import PicojouleError
-from picojoule.export.nir.draft import Current, Draft, Synapses, checked_by_nir, neurons
+from picojoule.export.nir.draft import Current, Draft, Weighted, checked_by_nir, neurons
 from picojoule.export.nir.rules import EITHER_SIDE, RULES, SUMS
 from picojoule.export.program import layer_of
 
@@ -38,7 +38,7 @@ class Translation(fx.Interpreter):
             )
         last = self.draft.without_constant(outputs[0])
         self.draft.add("output", nir.Output(np.array(last.shape)), last.sources)
-        nodes = {name: node.node() if isinstance(node, Synapses) else node for name, node in self.draft.nodes.items()}
+        nodes = {name: node.node() if isinstance(node, Weighted) else node for name, node in self.draft.nodes.items()}
         return nir.NIRGraph(nodes, self.draft.edges, type_check=all(map(checked_by_nir, nodes.values())))
 
     def _arguments(self) -> list[Any]:
