@@ -115,8 +115,7 @@ class Inference:
             right = "" if self.accuracy is None else f"{self.accuracy:.2%} right, "
             yield (
                 f"{n:,} image{'s' * (n > 1)} by {self.engine}: {right}mean {synops:,.0f} synaptic operations "
-                f"(ψ {self.psi}), "
-                f"{format_joules(sum(a.joules for a in self.answers) / n)}, "
+                f"(ψ {self.psi}), {format_joules(sum(a.joules for a in self.answers) / n)}, "
                 f"{sum(a.milliseconds for a in self.answers) / n:.3f} ms (preparation, apart: "
                 f"{self.preparation_seconds:.1f} s)"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,12 @@ def test_more_seeds_add_runs_and_keep_those_there_are(name: str) -> None:
     one, three = (set(find(name).work.recipes(SCALES["small"].with_seeds(count))) for count in (1, 3))
     assert one <= three
     assert len(three) == 3 * len(one)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1001, 2.0, True, "3"])
+def test_seeds_are_counted_in_whole_numbers(count: Any) -> None:
+    with pytest.raises(PicojouleError, match=f"{count!r} seeds cannot be had: take a whole number from 1 to 1000"):
+        SCALES["small"].with_seeds(count)
 
 
 def test_the_small_rates() -> None:

@@ -1,4 +1,4 @@
-"""From a graph to a program: one short rule for each kind of layer.
+"""From a graph to a program: which rule each layer and each function has (`connecting`, `currents`, `pooling`).
 
 Batch norm and everything else that scales a current is carried along (`Affine`) until it meets a threshold, where it
 becomes a sign and a threshold for each channel, or a sum. Dropout does nothing, flattening spikes is a way to read

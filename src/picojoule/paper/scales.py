@@ -71,8 +71,8 @@ class Scale:
         """
         if count is None:
             return self
-        if not 1 <= count <= MOST_SEEDS:
-            raise PicojouleError(f"{count} seeds cannot be had: take a whole number from 1 to {MOST_SEEDS}")
+        if type(count) is not int or not 1 <= count <= MOST_SEEDS:
+            raise PicojouleError(f"{count!r} seeds cannot be had: take a whole number from 1 to {MOST_SEEDS}")
         return replace(self, seeds=tuple(range(count)))
 
     def without(self, missing: frozenset[str]) -> Scale:
