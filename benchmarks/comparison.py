@@ -22,12 +22,12 @@ from activity import firing_at
 from counters import COUNTERS, installed
 from timing import Timings, console, describe_machine, interleaved
 from torch import nn
-from training import BATCH, PEERS, contestant, native_bfloat16
 
 import picojoule as pj
 from agreement import measuring, plain
 from picojoule import events
 from picojoule.memory import kept_memory
+from training import BATCH, PEERS, contestant, native_bfloat16
 
 QUIET = 0.02
 Turns = dict[str, Callable[[], None]]
