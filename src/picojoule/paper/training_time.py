@@ -9,6 +9,7 @@ from functools import partial
 import torch
 
 from picojoule.evaluation import threads
+from picojoule.memory import kept_memory
 from picojoule.paper import beside, reference
 from picojoule.paper.pace import Paces, Steps
 from picojoule.paper.scales import Scale
@@ -54,7 +55,8 @@ class TrainingTime(Work):
 
 def _ratios(model: str, images: int, rounds: int) -> dict[str, float]:
     recipe = setting(_BASES[model])
-    with torch.random.fork_rng(devices=[]), threads(recipe.training.threads):
+    # As in a run: freed memory stays at hand.
+    with torch.random.fork_rng(devices=[]), threads(recipe.training.threads), kept_memory():
         steps = Steps(recipe, images)
         penalties = {name: steps.penalty(kind) if kind is not None else None for name, kind in _PENALTIES.items()}
         turns = [_turn(steps, penalties) for _ in range(rounds + 1)][1:]  # the first one allocates
