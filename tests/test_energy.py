@@ -329,6 +329,7 @@ def test_reset_forgets_everything() -> None:
         meter.compute()
 
 
+@pytest.mark.slow
 def test_two_processes_count_what_one_does(tmp_path: Path) -> None:
     torch.multiprocessing.spawn(metered_in_a_process, (2, tmp_path), nprocs=2)
     one = metered(slice(None))

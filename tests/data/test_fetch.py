@@ -491,6 +491,7 @@ for _ in range(30):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_fetch_at_once_do_not_hurt_each_other(
     tiny: dict[str, Contents], cache: Path, tmp_path: Path
 ) -> None:

@@ -170,6 +170,7 @@ def chains(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, int, int]]:
     return nn.Sequential(*layers), shape
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(chains(), st.integers(0, 10**6))
 def test_random_chains(drawn: tuple[nn.Module, tuple[int, int, int]], seed: int) -> None:

@@ -36,6 +36,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
 SWEEP = tiny.RECIPE.replace("tiny:net", "tiny:marked") + "\n[[axes]]\npenalty.strength = [0, 1]\n"
 
 
+@pytest.mark.slow
 def test_a_table_and_then_json_of_the_same_runs(sweep: Command, tmp_path: Path) -> None:
     status, out, err = sweep(SWEEP, "training.epochs=1")
     assert status == 0

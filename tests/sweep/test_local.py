@@ -191,6 +191,7 @@ def test_twelve_runs_with_workers_killed_at_random_end_as_if_nothing_had_happene
     assert left_over() == []
 
 
+@pytest.mark.slow
 def test_what_cannot_be_finished_is_tried_twice_and_reported_and_the_rest_goes_on(tmp_path: Path, pause: Path) -> None:
     doomed = tiny.recipe("model.name=tiny:paused")
     faults = [tiny.recipe(f"model.name=tiny:{name}") for name in ("breaks_down", "vanishes", "exits")]
@@ -262,6 +263,7 @@ def test_a_run_that_another_process_trains_is_waited_for_and_its_result_taken(tm
 # --- Told to stop -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_a_stopped_sweep_goes_on_from_checkpoints(tmp_path: Path, pause: Path, number: signal.Signals) -> None:
     recipes = [tiny.recipe("model.name=tiny:paused", f"seed={seed}", "training.epochs=20") for seed in range(3)]

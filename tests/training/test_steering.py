@@ -163,6 +163,7 @@ def test_a_budget_out_of_reach_is_not_claimed(tmp_path: Path) -> None:
     assert (again.began, again.ended) == ([], 0)
 
 
+@pytest.mark.slow
 def test_the_guard_keeps_every_layer_firing(tmp_path: Path) -> None:
     overrides = ("penalty.strength=1000", "training.epochs=24", "data.limit=400")
     free, guarded = (
