@@ -46,12 +46,14 @@ def alteration(layer: nn.Module) -> Alteration | None:
     hooked = hooks_of(layer)
     if hooked is not None:
         return hooked
-    kind = next((kind for kind in type(layer).__mro__ if kind.__module__.startswith(_KNOWN)), nn.Module)
+    kinds = (kind for kind in type(layer).__mro__ if issubclass(kind, nn.Module))
+    kind = next(kind for kind in kinds if kind.__module__.startswith(_KNOWN))  # nn.Module is the last of them
     replaced = [name for name in vars(layer) if inspect.isroutine(getattr(type(layer), name, None))]
     if replaced:
         return Alteration(f"has a {replaced[0]} of its own, set on the instance", "make it a module of its own class")
     if type(layer).forward is not kind.forward or kind.forward.__module__ != kind.__module__:
-        return Alteration(f"has another forward pass than {kind.__name__}", f"use {kind.__name__} as it is")
+        home = kind.__module__.partition(".")[0]
+        return Alteration(f"has another forward pass than the {kind.__name__} of {home}", "use that one as it is")
     return None
 
 

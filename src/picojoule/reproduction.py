@@ -84,6 +84,23 @@ def difference(model: nn.Module, images: Tensor, execute: Execute) -> str | None
     return None
 
 
+def emitting_once(model: nn.Module, images: Tensor) -> list[str]:
+    """The spiking layers that a forward pass calls once and that return a tensor: what they emit has one name."""
+    calls: dict[str, list[bool]] = {}
+    with ExitStack() as stack:
+        stack.enter_context(unchanged(model))
+        stack.enter_context(torch.no_grad())
+        model.eval()
+        for name, layer in spiking_modules(model).items():
+
+            def note(module: nn.Module, arguments: Any, output: Any, name: str = name) -> None:
+                calls.setdefault(name, []).append(isinstance(output, Tensor))
+
+            stack.callback(layer.register_forward_hook(note).remove)
+        model(images)
+    return [name for name, tensors in calls.items() if tensors == [True]]
+
+
 def _outside(theirs: Tensor, own: list[Tensor], slack: float) -> Tensor:
     """Where a value lies beyond all that the network itself gave; `slack` is relative to the largest of them."""
     theirs = theirs.to(own[0])

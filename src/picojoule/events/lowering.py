@@ -72,7 +72,9 @@ class _Lowering:
         if node.op == "call_module":
             return f"the layer {node.target!r} ({type(self.modules[str(node.target)]).__name__})"
         if node.op in ("call_function", "call_method"):
-            return f"the operation {getattr(node.target, '__name__', node.target)!r}"
+            around = [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
+            where = f" in the layer {around[-1]!r}" if around else ""
+            return f"the operation {getattr(node.target, '__name__', node.target)!r}{where}"
         return {"placeholder": "this input", "output": "this output"}.get(node.op, str(node.target))
 
     def visit(self, node: fx.Node, made: dict[fx.Node, Value | None], shape: tuple[int, ...]) -> Value:
