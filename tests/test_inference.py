@@ -76,6 +76,15 @@ def test_the_engines_agree(run: pj.Run, pictures: list[Path]) -> None:
         assert a.confidence == pytest.approx(b.confidence, rel=1e-4)
 
 
+def test_weights_that_are_computed_are_used_as_they_are_computed(tmp_path: Path) -> None:
+    """Of a layer of `nn.utils.weight_norm`, the attribute `weight` is that of some pass before the last step."""
+    run = pj.fit(tiny.recipe("model.name=tiny:weight_normed"), tmp_path)
+    by_events, densely = (pj.infer(run, split="test", limit=100, engine=engine) for engine in ("events", "dense"))
+    assert by_events.accuracy == densely.accuracy
+    for a, b in zip(by_events.answers, densely.answers, strict=True):
+        assert (a.class_, a.synops, a.spikes) == (b.class_, b.synops, b.spikes)
+
+
 def test_the_bounds_hold_on_all_test_images(run: pj.Run) -> None:
     """The same class for 99.9 % of them, at most one spike in 10 000 different, and the meter's operations."""
     net, data = pj.load_model(run), pj.data.load("digits")

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -127,6 +128,16 @@ def pooled(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
         flat=nn.Flatten(),
         out=nn.Linear(8, classes),
     )
+
+
+def weight_normed(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
+    """Weights of the old style, which a hook computes before every pass."""
+    model = net(classes, in_channels, neuron)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        for layer in (model.conv1, model.conv2, model.out):
+            nn.utils.weight_norm(layer)
+    return model
 
 
 class OverTime(Classifier):

@@ -31,11 +31,13 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
 from picojoule.activity import is_spiking, unwrap
+from picojoule.altered import alteration, computes_weights, hooks_of, refuse_global_hooks
 from picojoule.errors import PicojouleError
 from picojoule.layout import TimeLayout
 from picojoule.membrane import IF
 from picojoule.quantized import QuantizedReLU
 from picojoule.timesteps import present, readout
+from picojoule.zoo.dropout import Dropout
 
 
 def convert(net: nn.Module, steps: int = 1) -> nn.Module:
@@ -56,8 +58,14 @@ def convert(net: nn.Module, steps: int = 1) -> nn.Module:
             f"{type(net).__name__} has no quantised ReLU that could become a spiking neuron: train it with "
             "picojoule.QuantizedReLU (neuron.kind = 'qrelu')"
         )
+    refuse_global_hooks("the conversion")
+    if hooks_of(net) is not None or "forward" in vars(net):
+        _refuse(
+            f"{type(net).__name__}, which has hooks or a forward pass set on the instance,",
+            "make them part of its class's forward pass",
+        )
     for name, module in net.named_modules():
-        if isinstance(module, _ConvNd | nn.Linear) and "weight" not in module._parameters:
+        if computes_weights(module):
             _refuse(
                 f"{name!r}, whose weights are computed from others,",
                 "make them plain, with torch.nn.utils.prune.remove or parametrize.remove_parametrizations",
@@ -97,10 +105,10 @@ _ANALOG = _Signal(spikes=False)
 
 
 class _Tracer(fx.Tracer):
-    """Neurons and dropout of any kind are single nodes, like PyTorch's own layers."""
+    """Neurons and the zoo's dropout are single nodes, like PyTorch's own layers."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return is_spiking(m) or isinstance(m, _DropoutNd) or super().is_leaf_module(m, module_qualified_name)
+        return is_spiking(m) or type(m) is Dropout or super().is_leaf_module(m, module_qualified_name)
 
 
 class _Conversion:
@@ -170,6 +178,9 @@ class _Conversion:
         rule = next((rule for kind, rule in _MODULES.items() if isinstance(module, kind)), None)
         if rule is None or (is_spiking(module) and type(module) is not QuantizedReLU):
             _refuse(f"{name!r} ({type(module).__name__})", _remedy(module))
+        odd = alteration(module)
+        if odd is not None:
+            _refuse(f"{name!r} ({type(module).__name__}), which {odd.what},", odd.remedy)
         if name in self.called and rule not in (_dropped, _flattened):  # which leave nothing of themselves behind
             _refuse(f"{name!r}, which is used at two places,", "make two modules")
         self.called.add(name)

@@ -156,7 +156,8 @@ def infer(
     model = load_model(run)
     data = recipe.data.load()
     start = time.perf_counter()
-    example = torch.zeros(1, *recipe.input_shape)
+    example = data.test.images[:4].float() / 255
+    example = data.normalization(example) if recipe.data.normalize else example
     prices = price_list(recipe.energy.hardware)
     synapses = trace(model, example, psi=recipe.energy.psi, steps=recipe.neuron.steps)
     answer = _by_events(model, example, synapses, prices) if engine == "events" else _densely(model, synapses, prices)

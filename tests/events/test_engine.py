@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -122,6 +123,33 @@ def test_a_network_of_doubles_is_run_in_float32() -> None:
     net = small().double()
     x = torch.randn(4, 1, 8, 8)
     torch.testing.assert_close(events.compile(net, x.double())(x).logits, net(x.double()).float(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        [1, 2],
+        None,
+        "picture.png",
+        3.0,
+        torch.zeros(1, 1, 8, 8).to_sparse(),
+        torch.zeros(1, 1, 8, 8, device="meta"),
+        torch.zeros(1, 1, 8, 8, dtype=torch.complex64),
+        np.full((1, 1, 8, 8), "a"),
+        np.full((1, 1, 8, 8), None),
+    ],
+)
+def test_what_is_no_batch_of_images_is_refused_in_a_sentence(images: Any) -> None:
+    engine = events.compile(small(), torch.zeros(1, 1, 8, 8))
+    for call in (engine, engine.watch):
+        with pytest.raises(pj.PicojouleError, match=r"a tensor or a NumPy array.*\(1, 8, 8\)"):
+            call(images)
+
+
+@pytest.mark.parametrize("example", [[1, 2], None, (torch.zeros(1, 1, 8, 8),)])
+def test_an_example_is_a_tensor(example: Any) -> None:
+    with pytest.raises(pj.PicojouleError, match="needs a tensor as its example"):
+        events.compile(small(), example)
 
 
 def test_images_of_another_shape() -> None:

@@ -12,6 +12,7 @@ from picojoule.events.draft import Draft, reads, writes
 from picojoule.events.folding import Affine, Doubles, as_rows, doubles, floats, pair
 from picojoule.events.program import LARGEST_TILE, Floats, Kind, Map
 from picojoule.events.values import Analog, Buffer, Counts, Refused, Value, map_of, value_of
+from picojoule.provenance import pruned_tensors
 
 MANY_WEIGHTS, FEW_PIXELS = 1 << 20, 4
 """Beyond so many weights, used for so few pixels, the order of reading memory matters more than registers."""
@@ -130,10 +131,10 @@ def _synapses(
 
 
 def _weight(module: nn.Module) -> tuple[Floats, Floats | None]:
-    """A layer's weights, and what `torch.nn.utils.prune` has left of them."""
-    mask: Tensor | None = getattr(module, "weight_mask", None)
-    weight: Tensor = getattr(module, "weight" if mask is None else "weight_orig")
-    return (floats(weight), None) if mask is None else (floats(weight) * floats(mask), floats(mask))
+    """A layer's weights as the forward pass has left them, and what `torch.nn.utils.prune` spared of them."""
+    weight, mask = module.weight, module.weight_mask if (module, "weight") in pruned_tensors(module) else None
+    assert isinstance(weight, Tensor)
+    return floats(weight), floats(mask) if isinstance(mask, Tensor) else None
 
 
 def _two_dimensional(weight: Floats) -> Floats:

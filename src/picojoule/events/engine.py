@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from picojoule.activity import Activity, spiking_modules, unwrap
 from picojoule.errors import PicojouleError, unknown
 from picojoule.events.draft import Weights
-from picojoule.events.graph import capture
+from picojoule.events.graph import captured
 from picojoule.events.lowering import lower
 from picojoule.events.program import WORD, Memory, Program, SpikeMap
 from picojoule.layout import TimeLayout
 from picojoule.neuron import Spike
+from picojoule.reproduction import Executed, difference, probes
 from picojoule.synapse import Synapses, trace
 
 
@@ -110,6 +111,11 @@ class Engine:
             activity.record(name, torch.from_numpy(np.stack(maps)))
         return activity
 
+    def executed(self, images: Tensor) -> Executed:
+        """Answer and spikes, for a comparison with the network."""
+        activity = self.watch(images)
+        return Executed(self(images).logits, {name: [activity[name]] for name in activity})
+
     def _run(self, *arrays: NDArray[Any]) -> None:
         try:
             memory = self._memories.pop()
@@ -121,6 +127,13 @@ class Engine:
     def _rows(self, images: Tensor | NDArray[np.float32]) -> NDArray[np.float32]:
         """A batch as flat rows of float32."""
         shape = self._program.input_shape
+        if not _is_batch(images):
+            is_array = isinstance(images, Tensor | np.ndarray)
+            what = "one without plain numbers" if is_array else type(images).__name__
+            raise PicojouleError(
+                f"the engine takes a batch of images as a tensor or a NumPy array, not {what}: give [batch, …] of "
+                f"samples of shape {shape}"
+            )
         if tuple(images.shape[1:]) != shape or not len(images.shape):
             raise PicojouleError(
                 f"the engine was compiled for samples of shape {shape} and got a batch of {tuple(images.shape)}: give "
@@ -133,9 +146,11 @@ class Engine:
 def compile(model: nn.Module, example: Tensor, *, weights: Weights = "float32", threads: int = 1) -> Engine:
     """Compile a spiking network of single-step neurons into an engine that walks only its spikes.
 
-    `example` is a batch as the model takes it; only its shape matters. `weights="int8"` stores the weights of all
-    that spikes feed as bytes, with a scale for each output channel, and adds them up in whole numbers. `threads` share
-    the images of a batch; one image is the work of one thread.
+    `example` is a batch as the model takes it. On its first samples, and on noise, the engine is compared with the
+    model layer by layer, spikes and synaptic operations included; a network that it does not reproduce is refused. So
+    real images are worth more there than zeros. `weights="int8"` stores the weights of all that spikes feed as bytes,
+    with a scale for each output channel, and adds them up in whole numbers; what is compared is the network before
+    that. `threads` share the images of a batch; one image is the work of one thread.
 
     >>> import picojoule as pj
     >>> net = pj.zoo.create("cnn7").eval()
@@ -157,9 +172,43 @@ def compile(model: nn.Module, example: Tensor, *, weights: Weights = "float32", 
                 f"the event engine cannot run the layer {name!r} ({type(layer).__name__}): use picojoule.Spike as its "
                 "neuron, or use the dense engine"
             )
+    if not isinstance(example, Tensor):
+        raise PicojouleError(f"the event engine needs a tensor as its example, not {type(example).__name__}")
     synapses = trace(model, example)
-    graph = capture(model, tuple(example.shape[1:]))
-    return Engine(lower(model, graph, weights), synapses, threads)
+    with captured(model, tuple(example.shape[1:])) as graph:
+        programs = [lower(model, graph, kind) for kind in dict.fromkeys(("float32", weights))]
+    engines = [Engine(program, synapses, threads) for program in programs]
+    images = probes(example.to(next(model.parameters(), example)))
+    found = difference(model, images, engines[0].executed)
+    if found is not None:
+        raise PicojouleError(
+            f"the event engine does not reproduce {type(model).__name__} ({found}): leave out of its forward pass what "
+            "is not in the weights and settings of its layers, or use the dense engine"
+        )
+    for engine in engines:
+        _check_operations(engine, images)
+    return engines[-1]
+
+
+def _check_operations(engine: Engine, images: Tensor) -> None:
+    """The operations that an engine counts must be those of the spikes that it emits, by ψ."""
+    activity, result = engine.watch(images), engine(images)
+    expected = torch.zeros(len(images), dtype=torch.float64)
+    for name, layer in engine.synapses.items():
+        if layer.fan_out.any():
+            expected += (activity[name].double() * layer.fan_out).flatten(1).sum(1)
+    if not torch.equal(expected.long(), result.synops):
+        raise PicojouleError(
+            f"the event engine counts other synaptic operations than ψ ({result.synops.tolist()} instead of "
+            f"{expected.long().tolist()} on noise): use the dense engine"
+        )
+
+
+def _is_batch(images: object) -> bool:
+    if isinstance(images, Tensor):
+        plain = images.layout is torch.strided and not images.is_quantized and images.device.type != "meta"
+        return plain and not images.is_complex()
+    return isinstance(images, np.ndarray) and images.dtype.kind in "fiub"
 
 
 def _spikes(layer: SpikeMap, memory: Memory) -> NDArray[np.float32]:

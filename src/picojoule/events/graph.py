@@ -6,12 +6,15 @@ Modules of `torch.nn` and spiking layers are single nodes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
 from picojoule.activity import is_spiking
+from picojoule.altered import hooks_of, refuse_global_hooks
 from picojoule.errors import PicojouleError
 from picojoule.snapshot import unchanged
 
@@ -32,11 +35,20 @@ class _Shapes(fx.Interpreter):
         return result
 
 
-def capture(model: nn.Module, shape: tuple[int, ...]) -> fx.Graph:
-    """The graph of a model in evaluation mode, with its shapes for one sample of `shape`; the model stays as it was.
+@contextmanager
+def captured(model: nn.Module, shape: tuple[int, ...]) -> Iterator[fx.Graph]:
+    """The graph of a model in evaluation mode, with its shapes for one sample of `shape`.
 
-    The graph is checked against the model on noise: `torch.fx` takes an assignment in place for a new value.
+    Inside the block the model is as a forward pass leaves it, so that weights which it computes (weight norm, pruning)
+    can be read from its layers as they were used; behind it the model is as it was. The graph is checked against the
+    model on noise: `torch.fx` takes an assignment in place for a new value.
     """
+    refuse_global_hooks("the event engine")
+    if hooks_of(model) is not None or "forward" in vars(model):
+        raise PicojouleError(
+            f"{type(model).__name__} has hooks, or a forward pass set on the instance, which the event engine would "
+            "leave out: make them part of its class's forward pass, or use the dense engine"
+        )
     with unchanged(model), torch.no_grad():
         model.eval()
         noise = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
@@ -51,12 +63,12 @@ def capture(model: nn.Module, shape: tuple[int, ...]) -> fx.Graph:
                 f"the forward pass of {type(model).__name__} cannot be written down as a graph ({reason}): let what it "
                 "calls not depend on its tensors' numbers, sizes or types, or use the dense engine"
             ) from error
-    if not isinstance(expected, Tensor) or not isinstance(answer, Tensor) or not torch.equal(expected, answer):
-        raise PicojouleError(
-            f"{type(model).__name__} returns something else than its graph: let it return one tensor, and overwrite "
-            "nothing in place in its forward pass (write x = x + y), or use the dense engine"
-        )
-    return graph
+        if not isinstance(expected, Tensor) or not isinstance(answer, Tensor) or not torch.equal(expected, answer):
+            raise PicojouleError(
+                f"{type(model).__name__} returns something else than its graph: let it return one tensor, and "
+                "overwrite nothing in place in its forward pass (write x = x + y), or use the dense engine"
+            )
+        yield graph
 
 
 def shape_of(node: fx.Node) -> tuple[int, ...] | None:

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from picojoule.altered import alteration, unreadable_weights
 from picojoule.errors import PicojouleError
 from picojoule.events.connecting import convolution, linear
 from picojoule.events.currents import add, as_analog, batch_norm, fire, reshape, scaled
@@ -71,7 +72,9 @@ class _Lowering:
         if node.op == "call_module":
             return f"the layer {node.target!r} ({type(self.modules[str(node.target)]).__name__})"
         if node.op in ("call_function", "call_method"):
-            return f"the operation {getattr(node.target, '__name__', node.target)!r}"
+            around = [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
+            where = f" in the layer {around[-1]!r}" if around else ""
+            return f"the operation {getattr(node.target, '__name__', node.target)!r}{where}"
         return {"placeholder": "this input", "output": "this output"}.get(node.op, str(node.target))
 
     def visit(self, node: fx.Node, made: dict[fx.Node, Value | None], shape: tuple[int, ...]) -> Value:
@@ -94,11 +97,13 @@ class _Lowering:
         module, (x, *rest) = self.modules[name], inputs
         if rest:
             raise Refused("give it one argument")
+        rule = next((rule for kinds, rule in _MODULES.items() if isinstance(module, kinds)), None)
+        if rule is not None or isinstance(module, Spike):
+            _check_plain(module)
         if isinstance(module, Spike):
             return fire(self.draft, name, x, module.threshold, shape)
-        for kinds, rule in _MODULES.items():
-            if isinstance(module, kinds):
-                return rule(self.draft, name, module, x, shape)
+        if rule is not None:
+            return rule(self.draft, name, module, x, shape)
         raise Refused("use convolutions, linear layers, pools, batch norm, dropout, flatten, sums and picojoule.Spike")
 
     def function(self, called: Any, inputs: list[Any], kwargs: dict[str, Any], shape: tuple[int, ...]) -> Value:
@@ -126,6 +131,16 @@ class _Lowering:
         if called in _QUOTIENTS and len(inputs) == 2 and not kwargs and isinstance(inputs[1], int | float):
             return scaled(x, 1 / float(inputs[1]))
         raise Refused("write it with layers that the engine knows (see picojoule.events)")
+
+
+def _check_plain(module: nn.Module) -> None:
+    """A rule reads weights and settings, so there must be nothing else to what a layer does."""
+    odd = alteration(module)
+    if odd is not None:
+        raise Refused(f"it {odd.what}, which would be left out; {odd.remedy}")
+    kind = unreadable_weights(module)
+    if kind is not None:
+        raise Refused(f"its weights are no plain tensors ({kind}); make them plain")
 
 
 def _identity(draft: Draft, name: str, layer: nn.Module, x: Any, shape: tuple[int, ...]) -> Value:

@@ -40,7 +40,10 @@ def write(
     path: str | os.PathLike[str],
     say: Callable[[str], None] = lambda text: None,
 ) -> Path:
-    """Write the network to a file in one of the formats; all of the file or none of it."""
+    """Write the network to a file in one of the formats; all of the file or none of it.
+
+    The file's content is executed and compared with the network, on the example and on noise, before it is put there.
+    """
     if to not in names():
         raise unknown("format", to, names())
     for module in _NEEDED[to]:
@@ -64,8 +67,9 @@ def _nir_file(model: nn.Module, example: Tensor, say: Callable[[str], None]) -> 
     import nir
 
     from picojoule.export.nir.draft import checked_by_nir
+    from picojoule.export.nir.exporting import check, translated
 
-    graph = to_nir(model, example)
+    graph = translated(model, example)
     if not all(map(checked_by_nir, graph.nodes.values())):
         say(
             "the network has a convolution with groups or an oblong kernel, whose shape nir's own check gets wrong: "
@@ -73,4 +77,5 @@ def _nir_file(model: nn.Module, example: Tensor, say: Callable[[str], None]) -> 
         )
     file = io.BytesIO()
     nir.write(file, graph, compression_opts=1)  # weights hardly compress, constant maps do at any level
+    check(model, example, nir.read(file, type_check=False))  # what was written, not what was meant
     return file.getvalue()

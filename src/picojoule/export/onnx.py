@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from picojoule.activity import spiking_modules
 from picojoule.errors import PicojouleError
-from picojoule.export.program import evaluated, layer_of, not_captured, prepared, quiet
+from picojoule.export.program import evaluated, layer_of, not_captured, prepared, quiet, refuse_difference
+from picojoule.reproduction import Executed, emitting_once
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
@@ -18,8 +20,9 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 def to_onnx(model: nn.Module, example: Tensor) -> bytes:
     """The network as an ONNX file: `images` [batch, …] in, `logits` out.
 
-    A spiking layer's output keeps the layer's name, so that it can be asked for. Nothing of the machine that wrote it
-    (paths, stack traces) is in the file.
+    The spikes of a layer that is called once and returns nothing else keep the layer's name, so that they can be asked
+    for. Nothing of the machine that wrote it (paths, stack traces) is in the file. It is executed, by onnxruntime where
+    that is installed, and compared with the network on the example and on noise before it is given out.
     """
     model, images = prepared(model, example)
     with evaluated(model), quiet():
@@ -44,12 +47,46 @@ def to_onnx(model: nn.Module, example: Tensor) -> bytes:
             f"the forward pass of {type(model).__name__} fixes the size of the batch, so no file can be written that "
             "takes any: let it use x.shape[0] and keep Python's len, int and range from the batch axis"
         )
-    _tidy(program.model, list(spiking_modules(model)))
+    named = _tidy(program.model, emitting_once(model, images))
     content: bytes = program.model_proto.SerializeToString(deterministic=True)
+    refuse_difference(model, example, "ONNX", lambda batch: _executed(content, named, batch))
     return content
 
 
-def _tidy(model: Any, layers: list[str]) -> None:
+def _executed(content: bytes, named: list[str], batch: Tensor) -> Executed:
+    try:
+        logits, *spikes = map(torch.from_numpy, map(np.asarray, _runtime(content, named)(batch.cpu().numpy())))
+    except Exception as error:  # a runtime has errors of its own
+        reason = " ".join(str(error).split())[:300]
+        raise PicojouleError(
+            f"the ONNX file cannot be executed and compared with the network ({type(error).__name__}: {reason}), so "
+            "nothing was written: use operations and types that onnxruntime knows"
+        ) from error
+    return Executed(logits, {name: [out] for name, out in zip(named, spikes, strict=True)})
+
+
+def _runtime(content: bytes, named: list[str]) -> Callable[[Any], list[Any]]:
+    """The file as a function of images: the logits, then the spikes of the named layers."""
+    import onnx
+
+    whole = onnx.load_model_from_string(content)
+    whole.graph.output.extend(onnx.ValueInfoProto(name=name) for name in named)
+    asked = ["logits", *named]
+    try:
+        import onnxruntime
+    except ImportError:
+        from onnx.reference import ReferenceEvaluator
+
+        reference = ReferenceEvaluator(whole)
+        return lambda images: list(reference.run(asked, {"images": images}))
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads, settings.log_severity_level = 1, 3
+    session = onnxruntime.InferenceSession(whole.SerializeToString(), settings, providers=["CPUExecutionProvider"])
+    return lambda images: list(session.run(asked, {"images": images}))
+
+
+def _tidy(model: Any, layers: list[str]) -> list[str]:
+    """Take what is nobody's business out of the file and name the spikes of these layers; gives those that it found."""
     last: dict[str, Any] = {}
     for node in model.graph:
         layer = layer_of(ast.literal_eval(node.metadata_props.get(_SCOPES, "[]")), dict.fromkeys(layers))
@@ -57,6 +94,14 @@ def _tidy(model: Any, layers: list[str]) -> None:
             last[layer] = node.outputs[0]
         node.metadata_props.clear()
         node.doc_string = None
-    for name, spikes in last.items():
-        if not spikes.is_graph_output():
-            spikes.name = name
+    taken = {
+        value.name: value for value in (*model.graph.inputs, *(out for node in model.graph for out in node.outputs))
+    }
+    inner = {
+        name: spikes
+        for name, spikes in last.items()
+        if not spikes.is_graph_output() and taken.get(name, spikes) is spikes
+    }
+    for name, spikes in inner.items():
+        spikes.name = name
+    return list(inner)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
+import re
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 
 from picojoule.activity import unwrap
 from picojoule.errors import PicojouleError
+from picojoule.reproduction import Execute, difference, probes
 from picojoule.snapshot import unchanged
 
 if TYPE_CHECKING:
@@ -55,25 +58,39 @@ def evaluated(model: nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Without what PyTorch's exporter says about itself."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.fx", "torch.export", "torch._export")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        # Where it gives up it prints the graph that it has so far.
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.filterwarnings("ignore", category=FutureWarning, message=".*LeafSpec.*")
             # A pruned layer puts its masked weight there in every pass, and one pass is what is exported.
             warnings.filterwarnings("ignore", category=UserWarning, message="The tensor attribute .* was assigned")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def not_captured(model: nn.Module, error: Exception) -> PicojouleError:
-    reason = " ".join(str(error).split())[:300]
+    reason = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split())[:300]  # it colours its words
     return PicojouleError(
         f"torch.export cannot follow the forward pass of {type(model).__name__} ({type(error).__name__}: {reason}): "
         "let nothing in it depend on the values of tensors, and keep the first axis for the batch"
     )
+
+
+def refuse_difference(model: nn.Module, example: Tensor, what: str, execute: Execute) -> None:
+    """Nothing is given out that does something else than the network on noise and on the example."""
+    model, like = prepared(model, example)
+    found = difference(model, probes(example.to(like.device)), execute)
+    if found is not None:
+        raise PicojouleError(
+            f"the {what} export does not reproduce {type(model).__name__} ({found}), so nothing was written: remove "
+            "hooks and whatever else acts on its layers from outside its forward pass"
+        )
 
 
 def layer_of(path: list[str], layers: dict[str, Any]) -> str | None:

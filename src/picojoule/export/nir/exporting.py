@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from picojoule.activity import spiking_modules
 from picojoule.errors import PicojouleError
-from picojoule.export.program import captured, prepared
+from picojoule.export.program import captured, prepared, refuse_difference
 from picojoule.neuron import Spike
 
 if TYPE_CHECKING:
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def to_nir(model: nn.Module, example: Tensor) -> nir.NIRGraph:
-    """The network as a NIR graph; `example` is a batch of which only the shape of a sample matters.
+    """The network as a NIR graph; `example` is a batch as the network takes it.
+
+    The graph is executed and compared with the network, on the example and on noise, before it is given out.
 
     >>> import torch
     >>> import picojoule as pj
@@ -27,11 +29,25 @@ def to_nir(model: nn.Module, example: Tensor) -> nir.NIRGraph:
     >>> graph.nodes["2"].v_threshold
     array([0.99999994, 0.99999994, 0.99999994], dtype=float32)
     """
+    graph = translated(model, example)
+    check(model, example, graph)
+    return graph
+
+
+def translated(model: nn.Module, example: Tensor) -> nir.NIRGraph:
+    """The graph as it comes out of the rules, not yet compared with the network."""
     model, images = prepared(model, example)
     _check_neurons(model)
     from picojoule.export.nir.translation import Translation  # brings nir, which is optional
 
     return Translation(model, captured(model, images)).translated()
+
+
+def check(model: nn.Module, example: Tensor, graph: nir.NIRGraph) -> None:
+    """Refuse a graph that does something else than the network."""
+    from picojoule.export.nir.execution import executed
+
+    refuse_difference(model, example, "NIR", lambda images: executed(graph, model, images))
 
 
 def _check_neurons(model: nn.Module) -> None:

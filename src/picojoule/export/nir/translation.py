@@ -70,8 +70,8 @@ class Translation(fx.Interpreter):
             return args[0]
         name = target._opname
         layer = layer_of(self.draft.path(), self.layers)
-        if layer is not None:
-            return self._in_neuron(name, layer, *args)
+        if layer is not None and name == "ge":
+            return self._fired(layer, *args)
         rule = RULES.get(name)
         in_place = isinstance(args[0], Current) or name in EITHER_SIDE
         if rule is None or not in_place or (len(currents) > 1 and name not in SUMS):
@@ -83,11 +83,10 @@ class Translation(fx.Interpreter):
             raise self.draft.refusal(name)
         return result
 
-    def _in_neuron(self, name: str, layer: str, *args: Any) -> Any:
-        """`Spike` is one comparison and a cast."""
-        if name != "ge":
-            return args[0] if isinstance(args[0], Current) else None
-        u, threshold = args
+    def _fired(self, layer: str, u: Any, threshold: Any) -> Current:
+        """`Spike` is one comparison, and a cast, which passes; what hooks do around it has rules like everything."""
+        if not isinstance(u, Current) or not isinstance(threshold, int | float):
+            raise self.draft.refusal("comparison with another thing than one threshold")
         shifted = np.float32(threshold) - u.constant[0].numpy()
         v_threshold = np.nextafter(shifted.astype(np.float32), np.float32(-np.inf))
         return self.draft.current(layer, neurons(v_threshold), u, torch.zeros_like(u.constant))

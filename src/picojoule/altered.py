@@ -1,0 +1,100 @@
+"""Layers that do something else than their class, weights and settings say.
+
+Whoever reads a layer (its weights, its stride, its threshold) instead of calling it asks here first: hooks, a method
+set on the instance, or a class derived from PyTorch's own may change what the layer does without changing what it
+shows.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as registry
+from torch.nn.utils.parametrize import is_parametrized
+from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
+
+from picojoule.errors import PicojouleError
+
+_KNOWN = ("torch.nn.modules.", "picojoule.")
+"""Where the classes live whose forward pass is known."""
+
+
+class Alteration(NamedTuple):
+    """What is odd about a layer, to be read behind "which", and what to do about it."""
+
+    what: str
+    remedy: str
+
+
+def alteration(layer: nn.Module) -> Alteration | None:
+    """What keeps a layer from being what its class, weights and settings say; None for a plain one.
+
+    Hooks of `torch.nn.utils` that only compute weights (pruning, weight norm, spectral norm) are no alteration: after
+    a forward pass the layer shows what they computed.
+
+    >>> layer = nn.Linear(2, 2)
+    >>> alteration(layer)
+    >>> _ = layer.register_forward_hook(lambda module, inputs, output: 2 * output)
+    >>> alteration(layer)
+    Alteration(what='has forward hooks', remedy='remove them')
+    """
+    hooked = hooks_of(layer)
+    if hooked is not None:
+        return hooked
+    kinds = (kind for kind in type(layer).__mro__ if issubclass(kind, nn.Module))
+    kind = next(kind for kind in kinds if kind.__module__.startswith(_KNOWN))  # nn.Module is the last of them
+    replaced = [name for name in vars(layer) if inspect.isroutine(getattr(type(layer), name, None))]
+    if replaced:
+        return Alteration(f"has a {replaced[0]} of its own, set on the instance", "make it a module of its own class")
+    if type(layer).forward is not kind.forward or kind.forward.__module__ != kind.__module__:
+        home = kind.__module__.partition(".")[0]
+        return Alteration(f"has another forward pass than the {kind.__name__} of {home}", "use that one as it is")
+    return None
+
+
+def hooks_of(module: nn.Module) -> Alteration | None:
+    """Hooks that may change what goes into a module or comes out of it."""
+    if module._forward_hooks:
+        return Alteration("has forward hooks", "remove them")
+    if not all(map(_computes_weights, module._forward_pre_hooks.values())):
+        return Alteration("has forward pre-hooks", "remove them")
+    return None
+
+
+def computes_weights(layer: nn.Module) -> bool:
+    """Whether some of a layer's weights are made from others in every pass, so that what it shows may be stale."""
+    held = {"weight", "bias"} & vars(layer).keys()  # where a hook puts them
+    return bool(held) or is_parametrized(layer) or any(map(_computes_weights, layer._forward_pre_hooks.values()))
+
+
+def unreadable_weights(layer: nn.Module) -> str | None:
+    """The kind of a layer's weights that are no plain tensors of numbers, if there are any."""
+    for tensor in (getattr(layer, name, None) for name in ("weight", "bias")):
+        if not isinstance(tensor, Tensor):
+            continue
+        if type(tensor) not in (Tensor, nn.Parameter, nn.Buffer):
+            return type(tensor).__name__
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type == "meta":
+            return "on no device" if tensor.device.type == "meta" else str(tensor.layout)
+    return None
+
+
+def refuse_global_hooks(what: str) -> None:
+    """Hooks for every module of the process change what each layer does, whatever it shows itself."""
+    for hooks in (registry._global_forward_hooks, registry._global_forward_pre_hooks):
+        for hook in hooks.values():
+            name = getattr(hook, "__qualname__", type(hook).__name__)
+            raise PicojouleError(
+                f"a forward hook for all modules is registered ({name}), which {what} would leave out: remove it first"
+            )
+
+
+def _computes_weights(hook: object) -> bool:
+    if isinstance(hook, BasePruningMethod):
+        return type(hook).__call__ is BasePruningMethod.__call__
+    return type(hook) in (WeightNorm, SpectralNorm)
