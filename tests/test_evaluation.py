@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from lightning_fabric import Fabric
 
 import picojoule as pj
 import tiny
 from picojoule.cli import main
+from picojoule.data import Images
+from picojoule.evaluation import build_model, count_synapses, measure
 
 FIELDS = (
     "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules update_joules "
@@ -129,3 +133,26 @@ def test_weights_of_another_network_are_refused(run: pj.Run, tmp_path: Path) -> 
     with pytest.raises(pj.PicojouleError, match="do not fit the model of its recipe") as caught:
         pj.evaluate(other)
     assert "\n" not in str(caught.value)
+
+
+# --- Two processes ---------------------------------------------------------------------------------------------------
+
+
+def measured(fabric: Fabric, images: int) -> dict[str, Any]:
+    """A network of two time steps on the first images of a split; of one image the second process gets none."""
+    torch.manual_seed(0)
+    recipe = tiny.recipe("model.name=tiny:over_time", "neuron.kind=if", "neuron.steps=2")
+    model, data = build_model(recipe), pj.data.load("digits")
+    few = replace(data, test=Images(data.test.images[:images], data.test.labels[:images]))
+    return measure(model, recipe, few, "test", count_synapses(model, recipe), fabric).to_dict()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("images", [1, 3])
+def test_a_process_that_gets_no_batch_changes_nothing(images: int) -> None:
+    two = Fabric(accelerator="cpu", devices=2, strategy="ddp_spawn").launch(measured, images)
+    one = measured(Fabric(accelerator="cpu"), images)
+    assert two.pop("loss") == pytest.approx(one.pop("loss"), rel=1e-6)
+    assert two == one
+    assert (one["samples"], one["steps"]) == (images, 2)
+    assert one["synops"] > 0

@@ -424,6 +424,47 @@ def test_a_weighting_of_nothing() -> None:
     )
 
 
+# ---------------------------------------------------------------------------------------------------------- transforms
+
+
+def penalised(net: nn.Module, penalty: pj.Penalty) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
+    def omega(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        with pj.watch(net) as activity:
+            torch.func.functional_call(net, parameters, (x,))
+        return penalty(activity)
+
+    return omega
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("normalized", [True, False])
+def test_transforms_of_torch_func_go_through(p: float, normalized: bool) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 5), pj.Spike(0.1), nn.Linear(5, 4), pj.Spike(0.1), nn.Linear(4, 2))
+    x = torch.randn(7, 6)
+    omega = penalised(net, pj.Penalty(pj.trace(net, torch.zeros(1, 6)), p=p, normalized=normalized))
+    parameters = dict(net.named_parameters())
+    value = omega(parameters, x)
+    value.backward()
+    plain = {name: torch.zeros_like(q) if q.grad is None else q.grad for name, q in parameters.items()}
+    transformed, same = torch.func.grad_and_value(omega)(parameters, x)
+    assert same.item() == pytest.approx(value.item(), rel=1e-6)
+    one_by_one = torch.func.vmap(torch.func.grad(lambda q, row: omega(q, row[None])), in_dims=(None, 0))(parameters, x)
+    for name, gradient in plain.items():
+        torch.testing.assert_close(transformed[name], gradient)
+        torch.testing.assert_close(one_by_one[name].mean(0), gradient)  # Ω is a mean over the samples
+    assert plain["0.weight"].any()
+
+
+def test_vmap_hides_what_a_neuron_of_another_kind_emits() -> None:
+    net = nn.Sequential(nn.Linear(6, 4), pj.IF(steps=1), nn.Linear(4, 2))
+    omega = penalised(net, pj.Penalty(pj.trace(net, torch.zeros(1, 6))))
+    parameters, x = dict(net.named_parameters()), torch.randn(3, 6)
+    assert torch.func.grad(omega)(parameters, x)["0.weight"].shape == (4, 6)
+    with pytest.raises(PicojouleError, match=r"inside torch.vmap nobody can see .* the layer '1'"):
+        torch.func.vmap(lambda row: omega(parameters, row[None]))(x)
+
+
 @pytest.mark.parametrize("p", [0.999, 0, -1, math.nan, math.inf, -math.inf])
 def test_powers_below_one_are_refused(p: float) -> None:
     with pytest.raises(PicojouleError, match=r"p=.* is not allowed.*1 or more"):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import threading
+import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
-from picojoule.activity import declare_spiking
+from picojoule.activity import declare_spiking, watch
 from picojoule.errors import PicojouleError
 from picojoule.neuron import Spike
 from picojoule.snapshot import unchanged
@@ -199,3 +202,175 @@ def test_unchanged_alone() -> None:
         changed_and_failed()
     assert same(dict(before), dict(net.state_dict()))
     assert net.training
+
+
+# --- Tensors that are not ordinary -----------------------------------------------------------------------------------
+
+
+SPARSE = {
+    "coo": lambda w: w.to_sparse(),
+    "csr": lambda w: w.to_sparse_csr(),
+    "csc": lambda w: w.to_sparse_csc(),
+    "bsr": lambda w: w.to_sparse_bsr((1, 1)),
+    "bsc": lambda w: w.to_sparse_bsc((1, 1)),
+}
+
+
+class WithSparse(nn.Module):
+    def __init__(self, weight: Tensor, use: Callable[[nn.Parameter, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.spike, self.last = nn.Linear(4, 3), Spike(), nn.Linear(3, 2)
+        self.sparse = nn.Parameter(weight)
+        self.use = use
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.use(self.sparse, self.spike(self.first(x))))
+
+
+def multiplied(weight: Tensor, spikes: Tensor) -> Tensor:
+    return torch.sparse.mm(weight, spikes.T).T
+
+
+def scaled_in_place(weight: Tensor, spikes: Tensor) -> Tensor:
+    weight.data.mul_(0.5)
+    return spikes
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", SPARSE)
+def test_a_model_with_sparse_parameters_is_put_back(layout: str) -> None:
+    weight = SPARSE[layout](torch.eye(3))
+    net = WithSparse(weight.clone(), multiplied)
+    with pytest.raises(PicojouleError, match="cannot count"):
+        trace(net, torch.zeros(1, 4))
+    assert net.training
+    net.use = scaled_in_place
+    assert trace(net, torch.zeros(1, 4))["spike"].synapses == 6
+    assert net.training
+    assert torch.equal(net.sparse.to_dense(), weight.to_dense())
+
+
+def test_a_model_with_meta_parameters_is_put_back() -> None:
+    net = nn.Sequential(nn.Linear(4, 3), Spike(), nn.Linear(3, 2, device="meta"))
+    assert trace(net, torch.zeros(1, 4))["1"].synapses == 6
+    assert net.training
+    assert net[2].weight.is_meta
+    net = nn.Sequential(nn.Linear(4, 3, device="meta"), nn.BatchNorm1d(3, device="meta"), Spike())
+    for example in (torch.zeros(1, 4), torch.zeros(1, 4, device="meta")):
+        with pytest.raises(PicojouleError, match="off the meta device"):
+            trace(net, example)
+        assert net.training
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize(
+    "odd", [lambda: torch.nested.nested_tensor([torch.ones(2)]), lambda: torch.ones(3).to_mkldnn()]
+)
+def test_tensors_that_could_not_be_put_back_are_refused_before(odd: Callable[[], Tensor]) -> None:
+    net = nn.Sequential(nn.Linear(4, 3), Spike())
+    net.register_buffer("odd", odd())
+    with pytest.raises(PicojouleError, match="cannot be copied and compared"):
+        trace(net, torch.zeros(1, 4))
+    assert net.training
+
+
+def test_what_can_be_restored_is_restored_before_anything_is_raised() -> None:
+    class Stubborn(list[int]):
+        def __setitem__(self, *arguments: Any) -> None:
+            raise RuntimeError("no")
+
+    net = nn.BatchNorm1d(3)
+    net.first, net.log = Stubborn(), [1]
+    mean = net.running_mean.clone()
+
+    @unchanged(net)
+    def change() -> None:
+        net.eval()
+        net.running_mean.add_(1)
+        net.log.append(2)
+
+    with pytest.raises(PicojouleError, match=r"1 of the model's .* could not be put back .*\(no\)"):
+        change()
+    assert net.training
+    assert torch.equal(net.running_mean, mean)
+    assert net.log == [1]
+
+
+# --- Threads ---------------------------------------------------------------------------------------------------------
+
+
+def all_hooks(model: nn.Module) -> int:
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+class Meeting(nn.Module):
+    """Lets something happen in the middle of its forward pass."""
+
+    def __init__(self, happen: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self.first, self.spike, self.last = nn.Linear(4, 3), Spike(), nn.Linear(3, 2)
+        self.happen = happen
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.happen()
+        return self.last(self.spike(self.first(x)))
+
+
+def test_threads_that_trace_one_model_wait_for_each_other() -> None:
+    inside, most = 0, 0
+
+    def happen() -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        time.sleep(0.01)  # long enough for the others to come in, if they could
+        inside -= 1
+
+    net = Meeting(happen)
+    with ThreadPoolExecutor(4) as pool:
+        counted = list(pool.map(lambda _: trace(net, torch.zeros(1, 4))["spike"].synapses, range(8)))
+    assert (counted, most) == ([6] * 8, 1)
+    assert all_hooks(net) == 0
+    assert net.training
+
+
+def test_a_block_that_ends_in_another_thread_while_a_model_is_traced_leaves_no_hooks() -> None:
+    traced, watched = threading.Event(), threading.Event()
+
+    def happen() -> None:
+        if threading.current_thread() is not threading.main_thread():
+            traced.set()
+            time.sleep(0.05)  # the block ends now, or has to wait
+
+    net = Meeting(happen)
+    with ThreadPoolExecutor(1) as pool:
+        with watch(net):
+            net(torch.zeros(1, 4))
+            tracing = pool.submit(lambda: watched.wait() and trace(net, torch.zeros(1, 4)))
+            watched.set()
+            assert traced.wait(60)
+        assert tracing.result()["spike"].synapses == 6
+    assert all_hooks(net) == 0
+
+
+def test_another_thread_that_runs_a_model_while_it_is_traced_is_told() -> None:
+    told: list[Exception] = []
+
+    def happen() -> None:
+        if threading.current_thread() is threading.main_thread():
+            other = threading.Thread(target=run)
+            other.start()
+            other.join()
+
+    def run() -> None:
+        try:
+            net(torch.zeros(1, 4))
+        except PicojouleError as error:
+            told.append(error)
+
+    net = Meeting(happen)
+    with pytest.raises(PicojouleError, match="called by another thread while its model is being traced"):
+        trace(net, torch.zeros(1, 4))
+    assert len(told) == 1
+    assert all_hooks(net) == 0
+    assert net(torch.zeros(1, 4)).shape == (1, 2)

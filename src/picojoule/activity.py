@@ -15,8 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
+from picojoule.gradient import GradientWatch, Lost
+from picojoule.hooks import OnModule, hooked
 from picojoule.layout import Clock, KeepsTime, PoolClock, TimeLayout, completed
-from picojoule.neuron import Spike
+from picojoule.neuron import Spike, is_transformed
 from picojoule.peers import Fires, Refused, framework_of, kind_of
 
 _spiking_types: set[type[nn.Module]] = {Spike}
@@ -147,6 +149,7 @@ class _Emitted(NamedTuple):
     spikes: Tensor
     tap: Tensor
     version: int
+    lost: Lost | None
 
 
 class Activity(Mapping[str, Tensor]):
@@ -167,11 +170,17 @@ class Activity(Mapping[str, Tensor]):
         return self.layout.steps
 
     def record(
-        self, name: str, spikes: Tensor, *, binary: bool = False, clock: Clock | PoolClock | None = None
+        self,
+        name: str,
+        spikes: Tensor,
+        *,
+        binary: bool = False,
+        clock: Clock | PoolClock | None = None,
+        lost: Lost | None = None,
     ) -> None:
         """Note what a layer emitted; `binary` if its type can emit nothing but 0 and 1, `clock` if it says where time
-        is."""
-        self._calls.setdefault(name, []).append(_Emitted(spikes, spikes.view_as(spikes), spikes._version))
+        is, `lost` if a gradient was expected and is not there."""
+        self._calls.setdefault(name, []).append(_Emitted(spikes, spikes.view_as(spikes), spikes._version, lost))
         self._clocks[name] = clock
         if binary:
             self._binary.add(name)
@@ -208,7 +217,7 @@ class Activity(Mapping[str, Tensor]):
                         "traced: trace the model with an example of the size it is used with, and say where time is "
                         "(steps, time_axis, folded)"
                     )
-                if not self.is_binary(name) and spikes.numel() and not spikes.detach().min() >= 0:
+                if not self.is_binary(name) and spikes.numel() and not _counts(name, spikes.detach()):
                     raise PicojouleError(
                         f"the layer {name!r} emitted negative values or NaN, which are no numbers of spikes: energy "
                         "can only be counted for layers that emit 0, 1, 2, … spikes"
@@ -217,6 +226,20 @@ class Activity(Mapping[str, Tensor]):
         if len(set(samples.values())) > 1:
             raise PicojouleError(f"the layers saw different numbers of samples ({samples}): watch one batch at a time")
         return emitted
+
+    def check_gradient(self, name: str) -> None:
+        """Raise if the layer lost the gradient that a loss on its spikes needs.
+
+        A network may run its first steps under `no_grad` on purpose (truncated backpropagation), so one step with a
+        gradient is enough there; what an autograd function hides is never on purpose.
+        """
+        calls = [emitted.lost for emitted in self._whole(name)]
+        lost = Lost.FUNCTION if Lost.FUNCTION in calls else Lost.NO_GRAD if set(calls) == {Lost.NO_GRAD} else None
+        if lost is not None:
+            raise PicojouleError(
+                f"the spikes of {name!r} were recorded without a gradient, {lost.where}, so a penalty on them trains "
+                f"nothing: {lost.instead}; if only its value is wanted, call the penalty under torch.no_grad()"
+            )
 
     def is_binary(self, name: str) -> bool:
         """Whether the layer's type can emit nothing but 0 and 1."""
@@ -236,6 +259,19 @@ class Activity(Mapping[str, Tensor]):
 
     def __repr__(self) -> str:
         return f"Activity(steps={self.steps}, layers={list(self._calls)})"
+
+
+def _counts(name: str, spikes: Tensor) -> bool:
+    """Whether there is no negative value and no NaN."""
+    try:
+        return bool(spikes.min() >= 0)
+    except RuntimeError:
+        if not is_transformed(spikes):
+            raise
+        raise PicojouleError(
+            f"inside torch.vmap nobody can see whether the layer {name!r} emitted numbers of spikes: take the neuron "
+            "picojoule.Spike, which can emit nothing else, or call the penalty outside"
+        ) from None
 
 
 def check_activity(who: str, activity: object) -> None:
@@ -317,21 +353,21 @@ def watch(
     clocks = {name: clock_of(module) for name, module in (layers | relays).items()}
     activity = Activity(completed(said, clocks))
     binary = {name for name, module in layers.items() if _emits_only_zero_and_one(module)}
-    handles = []
-    try:
-        for name, module in (layers | relays).items():
+    gradients = GradientWatch(model)
 
-            def hook(module: nn.Module, args: Any, output: Any, name: str = name) -> Any:
-                emitted = first_output(name, output)
-                spikes = _versioned(emitted)
-                activity.record(name, spikes, binary=name in binary, clock=clocks[name])
-                return None if spikes is emitted else replace_first_output(output, spikes)
+    def recording(name: str, module: nn.Module) -> OnModule:
+        def hook(module: nn.Module, args: Any, output: Any) -> Any:
+            emitted = first_output(name, output)
+            spikes = _versioned(emitted)
+            lost = gradients.lost(module)
+            activity.record(name, spikes, binary=name in binary, clock=clocks[name], lost=lost)
+            return None if spikes is emitted else replace_first_output(output, spikes)
 
-            handles.append(module.register_forward_hook(hook))
+        return module, hook
+
+    recorders = [recording(name, module) for name, module in (layers | relays).items()]
+    with hooked(recorders, before=[(model, gradients.begin)]):
         yield activity
-    finally:
-        for handle in handles:
-            handle.remove()
     if not activity:
         raise PicojouleError("nothing was recorded: run the model inside the `with picojoule.watch(model)` block")
 

@@ -13,6 +13,7 @@ spikes per neuron and step; a dead neuron is silent in every step of every sampl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -226,7 +227,16 @@ class EnergyMeter:
             self._counts[name] += count
 
     def merge(self, other: EnergyMeter) -> None:
-        """Add what another meter of the same network has counted, for instance in another process."""
+        """Add what another meter of the same network has counted, for instance in another process.
+
+        One that has counted nothing adds nothing. Between processes, gather each one's `state_dict` and merge them: sums
+        of states are no state, because the number of time steps is in them.
+        """
+        if not isinstance(other, EnergyMeter):
+            raise PicojouleError(
+                f"merge needs another EnergyMeter, not {type(other).__name__}: load a state into one with "
+                "load_state_dict before"
+            )
         same = (self.synapses.psi, self.synapses.keys()) == (other.synapses.psi, other.synapses.keys()) and all(
             torch.equal(layer.fan_out, other.synapses[name].fan_out) for name, layer in self.synapses.items()
         )
@@ -242,13 +252,22 @@ class EnergyMeter:
         head = torch.tensor([self._samples, self._steps or 0])
         return {"samples_and_steps": head, **{f"counts.{name}": count.clone() for name, count in self._counts.items()}}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `state_dict` of a meter of the same network gave."""
+        if not isinstance(state, Mapping) or not all(
+            isinstance(value, Tensor) and value.dtype == torch.int64 for value in state.values()
+        ):
+            raise PicojouleError("a meter's state is a dictionary of int64 tensors: give what state_dict() gave")
         own = self.state_dict()
         if {key: value.shape for key, value in state.items()} != {key: value.shape for key, value in own.items()}:
             raise PicojouleError(
                 "this state belongs to a meter of another network: load it into a meter of the network it came from"
             )
         samples, steps = state["samples_and_steps"].tolist()
+        if samples < 0 or steps < 0 or (samples and not steps) or any(bool((v < 0).any()) for v in state.values()):
+            raise PicojouleError(
+                f"this state has {samples} samples of {steps} time steps, or negative counts: give what state_dict() gave"
+            )
         self._samples, self._steps = samples, steps or None
         self._counts = {name: state[f"counts.{name}"].cpu().clone() for name in self._counts}
 

@@ -154,10 +154,7 @@ def measure(
     model.train(was_training)
     if fabric is not None and world > 1:
         totals = summed(fabric, totals)
-        if meter is not None:
-            state = {key: summed(fabric, value) for key, value in meter.state_dict().items()}
-            state["samples_and_steps"][1] //= world
-            meter.load_state_dict(state)
+        meter = _of_all_processes(fabric, meter) if meter is not None else None
     samples, right, loss = totals.tolist()
     energy = meter.compute() if meter is not None else None
     return Evaluation(
@@ -183,6 +180,17 @@ def _dense_joules(model: nn.Module, recipe: Recipe) -> float | None:
     except PicojouleError:
         return None
     return None if price is None else macs * price
+
+
+def _of_all_processes(fabric: Fabric, meter: EnergyMeter) -> EnergyMeter:
+    """What the meters of all processes have counted together. One that got no batch knows of no time steps."""
+    states: Any = fabric.all_gather(meter.state_dict())  # [process, …]
+    whole = EnergyMeter(meter.synapses, meter.prices)
+    for process in range(fabric.world_size):
+        part = EnergyMeter(meter.synapses, meter.prices)
+        part.load_state_dict({key: values[process] for key, values in states.items()})
+        whole.merge(part)
+    return whole
 
 
 def summed(fabric: Fabric, values: Tensor) -> Tensor:

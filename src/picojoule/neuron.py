@@ -94,9 +94,13 @@ class _Heaviside(Function):
 
 def is_eager(x: Tensor) -> bool:
     """Whether the numbers are here: neither being compiled nor inside a transform such as vmap."""
-    if torch.compiler.is_compiling() or torch._C._functorch.is_legacy_batchedtensor(x):  # of autograd's own vmap
-        return False
-    return not torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return not torch.compiler.is_compiling() and not is_transformed(x)
+
+
+def is_transformed(x: Tensor) -> bool:
+    """Whether a transform of `torch.func` (grad, vmap, jvp, …) is at work on the tensor."""
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return wrapped or torch._C._functorch.is_legacy_batchedtensor(x)  # of autograd's own vmap
 
 
 _FEW = 1 << 12

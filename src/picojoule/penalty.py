@@ -27,6 +27,7 @@ from torch.autograd.function import once_differentiable
 
 from picojoule.activity import Activity, check_activity, precise, summed_over_batch
 from picojoule.errors import PicojouleError
+from picojoule.neuron import is_transformed
 from picojoule.synapse import Layer, Synapses
 
 Kind = Literal["syn", "total", "balance"]
@@ -93,11 +94,13 @@ class Penalty:
         emitted = activity.spikes({name: layer.shape for name, layer in self.synapses.items()})
         for name, by_step in emitted.items():
             device, samples, binary = by_step[0].device, max(len(by_step[0]), 1), activity.is_binary(name)
-            values[name] = (
-                torch.zeros((), device=device)
-                if name in self._free
-                else _Weighted.apply(self._coefficients_on(device)[name], self.p, scale / samples, binary, *by_step)  # type: ignore[no-untyped-call]
-            )
+            if name in self._free:
+                values[name] = torch.zeros((), device=device)
+                continue
+            if torch.is_grad_enabled():
+                activity.check_gradient(name)
+            weighted = _weighted if any(map(is_transformed, by_step)) else _Weighted.apply
+            values[name] = weighted(self._coefficients_on(device)[name], self.p, scale / samples, binary, *by_step)
         return values
 
     def by_layer_at_one(self, steps: int = 1) -> dict[str, float]:
@@ -166,6 +169,13 @@ class _Weighted(Function):
         if by_step:
             grads = [g * spikes.pow(ctx.p - 1) for g, spikes in zip(grads, by_step, strict=True)]
         return None, None, None, None, *grads
+
+
+def _weighted(coefficients: Tensor, p: float, scale: float, binary: bool, *by_step: Tensor) -> Tensor:
+    """The same in PyTorch's own operations, which the transforms of `torch.func` can follow."""
+    powers = (spikes if p == 1 else spikes.float().pow(p) for spikes in by_step)
+    sums = torch.stack([x.sum(0, dtype=coefficients.dtype) for x in powers]).sum(0)
+    return (sums * coefficients).sum().mul(scale).float()
 
 
 def _name(weighting: Weighting) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from picojoule.errors import PicojouleError
+from picojoule.hooks import changing
 
 
 @contextlib.contextmanager
@@ -22,21 +23,19 @@ def unchanged(model: nn.Module) -> Iterator[None]:
 
     Covers attributes that a forward pass replaces (a membrane potential, a step counter), containers and tensors that
     it writes in place (a list of spikes, batch-norm statistics, buffers), gradients, and PyTorch's random number
-    generators. Not covered is what the model keeps outside its modules: in other objects, globals or files.
+    generators. Not covered is what the model keeps outside its modules: in other objects, globals or files. One thread
+    at a time is in such a block; the others wait.
     """
-    held = _Held()
-    for module in model.modules():
-        held.remember(vars(module))
-    devices = {tensor.tensor.device for tensor in held.tensors}
-    with torch.random.fork_rng(devices=[d.index for d in devices if d.type == "cuda"]):
-        try:
-            yield
-        finally:
-            with torch.inference_mode(False), torch.no_grad():
-                for tensor in held.tensors:
-                    tensor.restore()
-            for restore in held.containers:
-                restore()
+    with changing():
+        held = _Held()
+        for module in model.modules():
+            held.remember(vars(module))
+        devices = {tensor.tensor.device for tensor in held.tensors}
+        with torch.random.fork_rng(devices=[d.index for d in devices if d.type == "cuda"]):
+            try:
+                yield
+            finally:
+                held.restore()
 
 
 class _Held:
@@ -46,6 +45,21 @@ class _Held:
         self.containers: list[Callable[[], None]] = []
         self.tensors: list[_TensorBefore] = []
         self._seen: dict[int, Any] = {}
+
+    def restore(self) -> None:
+        """Put back everything that can be; then, if something could not, say so."""
+        failures: list[Exception] = []
+        with torch.inference_mode(False), torch.no_grad():
+            for restore in (*self.containers, *(tensor.restore for tensor in self.tensors)):
+                try:
+                    restore()
+                except Exception as failure:
+                    failures.append(failure)
+        if failures:
+            raise PicojouleError(
+                f"{len(failures)} of the model's tensors or attributes could not be put back as they were "
+                f"({failures[0]}): do not use this model any further"
+            ) from failures[0]
 
     def remember(self, value: Any) -> None:
         if id(value) in self._seen:
@@ -98,9 +112,19 @@ class _TensorBefore:
             raise PicojouleError(
                 "the model has parameters without a shape yet (lazy modules): run it once on real data before"
             )
-        memory = tensor.detach()
         grad = tensor.grad if tensor.is_leaf else None
-        return cls(tensor, _version(tensor), memory, memory.clone(), tensor.requires_grad, tensor.is_leaf, grad)
+        try:
+            memory = tensor.detach()
+            value = memory.clone()
+            if not tensor.is_meta:  # what will be asked of it later must be possible
+                _places(tensor)
+                _equal(memory, value)
+        except Exception as failure:
+            raise PicojouleError(
+                f"the model holds a {type(tensor).__name__} ({tensor.layout}) that cannot be copied and compared "
+                f"({failure}), so it could not be put back as it was: make it an ordinary tensor"
+            ) from failure
+        return cls(tensor, _version(tensor), memory, value, tensor.requires_grad, tensor.is_leaf, grad)
 
     def restore(self) -> None:
         tensor = self.tensor
@@ -110,12 +134,37 @@ class _TensorBefore:
             tensor.requires_grad_(self.requires_grad)
         if tensor.is_leaf and tensor.grad is not self.grad:
             tensor.grad = self.grad
-        if tensor.data_ptr() != self.memory.data_ptr() or tensor.shape != self.memory.shape:
+        if not tensor.is_meta:  # which has no numbers
+            self._restore_numbers()
+
+    def _restore_numbers(self) -> None:
+        tensor = self.tensor
+        if _places(tensor) != _places(self.memory) or tensor.shape != self.memory.shape:
             tensor.data = self.memory
         # Writing back what nobody changed would disturb a pending backward pass. Writes through .data show in the
         # values only.
-        if _version(tensor) != self.version or not torch.equal(self.memory, self.value):
+        if _version(tensor) != self.version or not _equal(self.memory, self.value):
             self.memory.copy_(self.value)
+
+
+def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The tensors that hold the numbers: those of a sparse one are several."""
+    if tensor.layout == torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return (tensor,)
+
+
+def _places(tensor: Tensor) -> list[int]:
+    """Where the numbers lie in memory."""
+    return [part.data_ptr() for part in _parts(tensor)]
+
+
+def _equal(left: Tensor, right: Tensor) -> bool:
+    return all(map(torch.equal, _parts(left), _parts(right)))
 
 
 def _version(tensor: Tensor) -> int:

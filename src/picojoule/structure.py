@@ -17,6 +17,7 @@ that a product that was called past the tables is refused instead of lost.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -86,6 +87,7 @@ class StructuralPass(TorchFunctionMode):
         self._sanctioned = 0
         """Above 0 while products may run: those of constants, and those that are being counted."""
         self._dtype = torch.get_default_dtype()
+        self._thread = threading.get_ident()
         self._model = model
         self._pruned = pruned_tensors(model)
         self._origins = Origins(model, self._pruned)
@@ -455,6 +457,11 @@ class StructuralPass(TorchFunctionMode):
 
     def _hooks(self, name: str, stand_in: StandIn | None) -> tuple[Callable[..., None], Callable[..., Any]]:
         def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
+            if threading.get_ident() != self._thread:  # what it computes there would be connections, not numbers
+                self.refuse(
+                    f"the module {name!r} was called by another thread while its model is being traced: trace the "
+                    "model before the threads use it"
+                )
             self._path.append(name)
             if isinstance(module, nn.RNNBase) and self._origins.is_activation((args, kwargs)):
                 self._refuse_product(module.mode.lower())

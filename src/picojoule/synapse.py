@@ -272,9 +272,15 @@ def _run(model: nn.Module, arguments: tuple[Any, ...], psi: Psi) -> Recording:
             if isinstance(error, PicojouleError) or structural.recording.refusal:
                 raise structural.recording.refusal or error from None
             shapes = ", ".join(str(tuple(a.shape)) if isinstance(a, Tensor) else type(a).__name__ for a in arguments)
+            held = tree_leaves((arguments, [*model.parameters(), *model.buffers()]))
+            without_values = any(isinstance(leaf, Tensor) and leaf.is_meta for leaf in held)
             raise PicojouleError(
                 f"the model's forward pass failed on an example of shape {shapes} ({type(error).__name__}: {error}); "
-                "give an example shaped like a batch of the model's real input"
+                + (
+                    "move example and model off the meta device, the model with to_empty(device='cpu')"
+                    if without_values
+                    else "give an example shaped like a batch of the model's real input"
+                )
             ) from error
         if structural.recording.refusal:
             raise structural.recording.refusal

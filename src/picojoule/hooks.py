@@ -1,0 +1,98 @@
+"""Forward hooks that leave nothing behind: not on the model, not on copies of it, not when threads meet.
+
+A hook lies in a dictionary of its module, so a deep copy of the model takes it along. Those here answer a copy with a
+hook that does nothing, and it goes when theirs do.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeAlias
+
+from torch import nn
+
+from picojoule.errors import PicojouleError
+
+OnModule: TypeAlias = tuple[nn.Module, Callable[..., Any]]
+
+_changing = threading.RLock()
+
+
+@contextmanager
+def changing() -> Iterator[None]:
+    """Wait until no other thread changes a model for a while, and let the others wait.
+
+    Putting a model back as it was brings back the hooks that it had. Those that another thread puts on or takes off in
+    the meantime would be lost, or stay for good.
+    """
+    with _changing:
+        yield
+
+
+def _renew() -> None:
+    """A forked process has none of the threads that may have held the lock."""
+    global _changing
+    _changing = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+
+@contextmanager
+def hooked(after: Iterable[OnModule], before: Iterable[OnModule] = ()) -> Iterator[None]:
+    """Call each function after (before) each forward pass of its module while the block runs.
+
+    >>> calls, net = [], nn.Identity()
+    >>> with hooked([(net, lambda module, arguments, output: calls.append(output))]):
+    ...     _ = net(3)
+    >>> _ = net(4)
+    >>> calls
+    [3]
+    """
+    copies: list[_Hook] = []
+    handles = []
+    try:
+        with changing():
+            for module, function in after:
+                handles.append(module.register_forward_hook(_Hook(function, module._forward_hooks, copies)))
+            for module, function in before:
+                handles.append(module.register_forward_pre_hook(_Hook(function, module._forward_pre_hooks, copies)))
+        yield
+    finally:
+        with changing():
+            for handle in handles:
+                handle.remove()
+            for copied in copies:
+                copied.leave()
+
+
+class _Hook:
+    def __init__(self, function: Callable[..., Any], holder: dict[Any, Any], copies: list[_Hook]) -> None:
+        self._function = function
+        self._holder = holder
+        """The module's dictionary that this hook lies in."""
+        self._copies = copies
+        """Of any hook of the block."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Hook:
+        copied = _Hook(_do_nothing, memo.get(id(self._holder), {}), self._copies)
+        self._copies.append(copied)
+        return copied
+
+    def __reduce__(self) -> NoReturn:
+        raise PicojouleError("a model cannot be pickled while it is watched: save it behind the `with` block")
+
+    def leave(self) -> None:
+        for key in [key for key, hook in self._holder.items() if hook is self]:
+            del self._holder[key]
+
+
+def _do_nothing(*arguments: Any) -> None:
+    """The hook of a copy, which nobody watches."""
