@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from picojoule.background import apart
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.units import format_joules
+
+REDRAWN = 0.1
+"""Seconds between two drawings of a bar or a table, which is then as smooth as it need be.
+
+They are drawn by whoever has news, for Rich would start a thread in the main thread, and that does not survive an
+exception from a signal's handler (see `background`).
+"""
+
+
+class Rhythm:
+    """Says whether something is due that is to happen at most once in so many seconds."""
+
+    def __init__(self, seconds: float = REDRAWN) -> None:
+        self._seconds = seconds
+        self._next = 0.0
+
+    def due(self) -> bool:
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._seconds
+        return True
 
 
 class Display:
@@ -22,6 +46,7 @@ class Display:
         self._progress: Progress | None = None
         self._task = TaskID(0)
         self._batches = 1
+        self._redrawing = Rhythm()
         self._first_joules: float | None = None
 
     def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:
@@ -40,6 +65,7 @@ class Display:
                 TextColumn("{task.fields[state]}"),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
+                auto_refresh=False,
             )
             self._progress.start()
             total = recipe.training.epochs * batches
@@ -51,7 +77,8 @@ class Display:
     def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
         if self._progress is not None:
             state = f"epoch {epoch + 1} loss {loss:.3f} accuracy {accuracy:.1%}"
-            self._progress.update(self._task, completed=epoch * self._batches + batch, state=state)
+            done, redraw = epoch * self._batches + batch, self._redrawing.due()
+            self._progress.update(self._task, completed=done, state=state, refresh=redraw)
 
     def epoch(self, metrics: dict[str, Any]) -> None:
         title = f"{self._title}: " if self._title else ""
@@ -89,7 +116,10 @@ def _shown(budget: float | str) -> str:
 
 
 class TensorBoard:
-    """Every number of `metrics.jsonl` as a scalar, in the run's folder."""
+    """Every number of `metrics.jsonl` as a scalar, in the run's folder.
+
+    Its writer has a thread and locks of its own, so it is called apart from the main thread (see `background`).
+    """
 
     def __init__(self) -> None:
         try:
@@ -100,12 +130,15 @@ class TensorBoard:
         self._writer: Any = None
 
     def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:
-        self._writer = self._make(str(run.path / "tensorboard"), purge_step=epoch)
+        self._writer = apart(lambda: self._make(str(run.path / "tensorboard"), purge_step=epoch))
 
     def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
         pass
 
     def epoch(self, metrics: dict[str, Any]) -> None:
+        apart(lambda: self._write(metrics))
+
+    def _write(self, metrics: dict[str, Any]) -> None:
         for key, value in metrics.items():
             if isinstance(value, int | float) and key != "epoch":
                 self._writer.add_scalar(key, value, metrics["epoch"])
@@ -119,4 +152,4 @@ class TensorBoard:
 
     def end(self) -> None:
         if self._writer is not None:
-            self._writer.close()
+            apart(self._writer.close)

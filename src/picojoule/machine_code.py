@@ -7,11 +7,13 @@ import inspect
 import sys
 import zlib
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from numba import cfunc, njit
 from numba.extending import intrinsic as numba_intrinsic
+
+from picojoule.background import Task
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,6 +31,7 @@ def source_digest(*modules: str) -> int:
 def compiled(function: Function) -> Function:
     """Compile at the first call, without the interpreter's lock, and keep the machine code on disk if that is possible.
 
+    The first call belongs into another thread (`background.apart`), as `entry` does it by itself.
     Numba looks for changes only in the function's own file and in what it closes over: see `source_digest`.
     """
     dispatcher: Any = njit(**_OPTIONS)(function)
@@ -63,22 +66,15 @@ def entry(function: Callable[..., None], signature: Any) -> int:
     that be nothing.
     """
     key = (function, signature)
-    compilation = _compilations.get(key) or _compilations.setdefault(key, _start_compiling(function, signature))
+    compilation = _compilations.get(key) or _compilations.setdefault(key, Task(partial(_compile, function, signature)))
     return int(compilation.result().address)
 
 
-_compilations: dict[tuple[Callable[..., None], Any], Future[Any]] = {}
+_compilations: dict[tuple[Callable[..., None], Any], Task[Any]] = {}
+"""In threads of their own: LLVM calls Python back, and what a signal's handler raised in there would be lost.
 
-
-def _start_compiling(function: Callable[..., None], signature: Any) -> Future[Any]:
-    """In a thread of its own: LLVM calls Python back, and what a signal's handler raised in there would be lost.
-
-    Handlers run in the main thread only. An interruption reaches whoever waits, and the compiler finishes all the same.
-    """
-    compiler = ThreadPoolExecutor(1)
-    compilation = compiler.submit(_compile, function, signature)
-    compiler.shutdown(wait=False)
-    return compilation
+An interruption reaches whoever waits, and the compiler finishes all the same.
+"""
 
 
 # Once the function is inlined there, the wrapper that Numba puts around it loses what it would tell Python of an error.

@@ -18,6 +18,7 @@ import picojoule as pj
 import tiny
 from picojoule.interruption import Interrupted
 from picojoule.sweep import Job
+from picojoule.sweep import cluster as cluster_module
 from picojoule.sweep.cluster import Cluster
 from tiny import traces
 
@@ -192,6 +193,64 @@ def test_a_folder_in_which_another_process_trains_is_left_to_it(tmp_path: Path) 
         outcome = pj.sweep.run([recipe], tmp_path, on="ray", watcher=Quiet())
     assert calls == [False, False]
     assert all_traces(outcome.runs) == all_traces([pj.fit(recipe, tmp_path / "single")])
+
+
+MODEL = """
+from torch import nn
+
+def net(classes, in_channels, neuron):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(1024 * in_channels, {width}), neuron(), nn.Linear({width}, classes))
+    model.input_shape = (1, 32, 32)
+    return model
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_what_a_killed_driver_left_on_a_machine_is_not_taken_for_another_model(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    recipe = tiny.recipe("model.name=of_ones_own:net", "training.epochs=1")
+    code = tmp_path / "of_ones_own.py"
+
+    def widths(into: str) -> set[int]:
+        outcome = pj.sweep.run([recipe], tmp_path / into, on="ray", watcher=Quiet())
+        assert outcome.failures == ()
+        return {tensor.shape[0] for name, tensor in outcome.runs[0].weights.items() if name == "1.weight"}
+
+    class Killed(BaseException):
+        """The end of the driver, when a run is finished on its machine and has not come home yet."""
+
+    def die(self: Cluster) -> Any:
+        if self._unplaced:
+            raise Killed
+        return []
+
+    code.write_text(MODEL.format(width=7))
+    with monkeypatch.context() as patch:
+        patch.setattr(Cluster, "_place", die)
+        with pytest.raises(Killed):
+            widths("first")
+    left = set((home / "sweep").iterdir())
+    assert len(left) >= 1
+    code.write_text(MODEL.format(width=11))
+    assert widths("second") == {11}  # a new folder
+    assert widths("first") == {11}  # the one that the driver was killed in
+    assert set((home / "sweep").iterdir()) < left
+    assert not list(tmp_path.glob("*/*/.ticket"))
+
+
+def test_a_run_folder_keeps_its_ticket_until_it_is_made_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "a"
+    first = cluster_module._ticket(folder)
+    assert cluster_module._ticket(folder) == first != cluster_module._ticket(tmp_path / "runs" / "b")
+    (folder / ".ticket").write_text("../../elsewhere")
+    second = cluster_module._ticket(folder)
+    assert second.isalnum()
+    assert second not in ("", first)
+    (folder / ".ticket").unlink()
+    assert cluster_module._ticket(folder) not in (first, second)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from rich.table import Table
 
 from picojoule.data import Progress as Transfer
+from picojoule.display import Rhythm
 
 _SPELT = {
     "ψ": "psi",
@@ -64,13 +65,15 @@ def standard_output_kept() -> contextlib.AbstractContextManager[object]:
 def transfer_bar() -> Iterator[Transfer]:
     """A bar for downloads on standard error, where somebody watches it."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    console, unseen = Console(stderr=True), not sys.stderr.isatty()
+    with Progress(*columns, console=console, transient=True, disable=unseen, auto_refresh=False) as bar:
         tasks: dict[str, TaskID] = {}
+        redrawing = Rhythm()
 
         def progress(what: str, done: int, total: int | None) -> None:
             if what not in tasks:
                 tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done, total=total)
+            bar.update(tasks[what], completed=done, total=total, refresh=redrawing.due())
 
         yield progress
 

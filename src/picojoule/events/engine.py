@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from picojoule.activity import Activity, spiking_modules, unwrap
+from picojoule.background import apart, share
 from picojoule.errors import PicojouleError, unknown
 from picojoule.events.draft import Weights
 from picojoule.events.graph import captured
@@ -73,9 +73,8 @@ class Engine:
         self.threads = threads
         """Images of a batch are shared out among so many."""
         self._memories: list[Memory] = []
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         start = time.perf_counter()
-        self(torch.zeros(1, *program.input_shape))
+        apart(lambda: self(torch.zeros(1, *program.input_shape)))  # no interruption is lost in the compiler
         self.compilation_seconds = time.perf_counter() - start
         """What the first call took: making machine code, or reading it from Numba's cache."""
 
@@ -86,13 +85,13 @@ class Engine:
         outputs = np.empty((samples, self._outputs), dtype=np.float32)
         spikes = np.zeros((samples, len(program.spiking)), dtype=np.int64)
         synops = np.zeros((samples, len(program.synaptic)), dtype=np.int64)
-        if self._pool is None or samples < 2:
+        if self.threads == 1 or samples < 2:
             self._run(rows, outputs, spikes, synops)
         else:
             # Small parts, because an image that fires more takes longer.
             size = max(1, samples // (8 * self.threads))
             parts = [slice(first, first + size) for first in range(0, samples, size)]
-            list(self._pool.map(lambda part: self._run(rows[part], outputs[part], spikes[part], synops[part]), parts))
+            share(lambda part: self._run(rows[part], outputs[part], spikes[part], synops[part]), parts, self.threads)
         logits = torch.from_numpy(outputs.reshape(samples, *program.output_shape))
         return Result(logits, program, spikes, synops)
 

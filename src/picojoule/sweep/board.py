@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from picojoule.display import Rhythm
 from picojoule.sweep.jobs import Job
 from picojoule.units import format_joules
 
@@ -32,6 +33,7 @@ class Board:
         self._jobs: Sequence[Job] = ()
         self._results: dict[str, str] = {}
         self._live: Live | None = None
+        self._redrawing = Rhythm()
         self._began = 0.0
         self._any_started = False
 
@@ -43,6 +45,7 @@ class Board:
                 get_renderable=lambda: self._table(console.size.height),
                 console=console,
                 transient=True,
+                auto_refresh=False,
                 redirect_stdout=sys.stdout is sys.stderr,  # else it is not ours to move
             )
             self._live.start()
@@ -52,9 +55,12 @@ class Board:
             self._results[job.run.path.name] = _result(job)
         if self._live is None:
             self._line(job)
+        else:
+            self._live.refresh()
 
     def progress(self, job: Job) -> None:
-        pass
+        if self._live is not None and self._redrawing.due():
+            self._live.refresh()
 
     def say(self, job: Job, text: str) -> None:
         self._print(f"{job.run.path.name}: {text}")

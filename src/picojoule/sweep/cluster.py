@@ -1,18 +1,24 @@
 """The crew of a Ray cluster: each run a task on some machine, its folder sent home when it is finished.
 
 A run is trained in the cache folder of that machine, so that a second attempt there goes on from the last checkpoint.
+What is found in the cache belongs to the same run folder, recipe and code, or it is not used: a folder that is new, or
+a model whose code has changed, is trained from the start.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import importlib
 import logging
 import os
 import pickle
+import secrets
 import shutil
 import signal
 import socket
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -22,12 +28,15 @@ from typing import Any
 from picojoule.data import cache_root
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
-from picojoule.record import Busy, Run, write_atomically
+from picojoule.record import Busy, Run, made, write_atomically
 from picojoule.sweep.jobs import Ended, Event, Held, Job
 from picojoule.sweep.worker import train
 
 Files = Mapping[str, bytes]
 _RESULT = "result.json"
+_TICKET = ".ticket"
+"""A file of a run folder that is not finished: under what name machines keep copies of it."""
+_TICKET_BYTES = 16
 _STARTS = 3
 """Attempts at starting a cluster: Ray waits for its own parts for half a minute only."""
 _CONNECTING = 10.0
@@ -49,7 +58,7 @@ class Cluster:
         self._ray: Any = ray
         self._tasks: dict[Any, Job] = {}
         self._unplaced: list[tuple[Job, str, Files]] = []
-        self._copies: dict[str, list[Recipe]] = {}
+        self._copies: dict[str, list[str]] = {}
         self._started = not ray.is_initialized()
         self._on_term = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL  # Ray puts its own in its place
         if self._started:
@@ -85,9 +94,11 @@ class Cluster:
             num_cpus=min(cpus, self._largest or cpus),  # a task that no machine can hold would wait for ever
             num_gpus=self._gpus,
             max_retries=0,  # the sweep tries again by itself, and says so
+            max_calls=1,  # a process that has trained knows the model's code as it was then
         )(_work)
         bases = {name: _files(job.run.path.parent / name) for name in job.recipe.needs.values()}
-        self._tasks[task.remote(job.recipe, bases, [os.getcwd(), *sys.path], self._news)] = job
+        path = [os.getcwd(), *sys.path]
+        self._tasks[task.remote(job.recipe, _ticket(job.run.path), bases, path, self._news)] = job
 
     def listen(self, seconds: float) -> list[tuple[Job, Event]]:
         by_name = {job.run.path.name: job for job in self._tasks.values()}
@@ -125,7 +136,8 @@ class Cluster:
                         _write(job.run.path, files)
                         job.run.remove_checkpoints()
                 placed.append((job, Ended()))
-                self._copies.setdefault(node, []).append(job.recipe)
+                self._copies.setdefault(node, []).append(_ticket(job.run.path))
+                (job.run.path / _TICKET).unlink(missing_ok=True)
             except Busy:
                 continue
             except PicojouleError as fault:
@@ -153,9 +165,9 @@ class Cluster:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         tasks = []
-        for node, recipes in self._copies.items():
+        for node, tickets in self._copies.items():
             there = NodeAffinitySchedulingStrategy(node, soft=True)
-            tasks.append(self._ray.remote(num_cpus=0, scheduling_strategy=there)(_remove).remote(recipes))
+            tasks.append(self._ray.remote(num_cpus=0, scheduling_strategy=there)(_remove).remote(tickets))
         if tasks:
             self._ray.wait(tasks, num_returns=len(tasks), timeout=_TIDYING)
 
@@ -181,6 +193,19 @@ def _in_words(fault: Exception) -> str:
     return f"{type(cause).__name__}: {first_line}"
 
 
+def _ticket(folder: Path) -> str:
+    """The name of a run folder's copies, which no other folder has, nor this one once it was removed and made anew."""
+    path = made(folder) / _TICKET
+    try:
+        ticket = path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        ticket = ""
+    if len(ticket) != 2 * _TICKET_BYTES or not ticket.isalnum():  # it becomes part of a path
+        ticket = secrets.token_hex(_TICKET_BYTES)
+        write_atomically(path, ticket.encode())
+    return ticket
+
+
 def _files(folder: Path) -> Files:
     """What a finished run leaves, or nothing."""
     if not (folder / _RESULT).is_file():
@@ -200,12 +225,12 @@ def _write(folder: Path, files: Files) -> None:
 
 
 def _work(
-    recipe: Recipe, bases: Mapping[str, Files], path: Sequence[str], news: Any
+    recipe: Recipe, ticket: str, bases: Mapping[str, Files], path: Sequence[str], news: Any
 ) -> tuple[str, Ended | Held, Files]:
     import ray
 
     sys.path.extend(place for place in path if place not in sys.path)  # a model of the user's own is found there
-    into = _workplace(recipe)
+    into = _copies(ticket) / _code_digest(recipe)
     for name, files in bases.items():
         if files and not Run(into / name).finished:
             _write(into / name, files)
@@ -218,11 +243,29 @@ def _work(
     return ray.get_runtime_context().get_node_id(), end, _files(into / recipe.name)
 
 
-def _workplace(recipe: Recipe) -> Path:
+def _copies(ticket: str) -> Path:
     """Always the same on one machine, so that a task that starts again finds its checkpoints."""
-    return cache_root() / "sweep" / recipe.digest
+    return cache_root() / "sweep" / ticket
 
 
-def _remove(recipes: Sequence[Recipe]) -> None:
-    for recipe in recipes:
-        shutil.rmtree(_workplace(recipe), ignore_errors=True)
+def _remove(tickets: Sequence[str]) -> None:
+    for ticket in tickets:
+        shutil.rmtree(_copies(ticket), ignore_errors=True)
+
+
+def _code_digest(recipe: Recipe) -> str:
+    """A digest of the code that trains: picojoule's, the model's package, and what else is not an installed library."""
+    module = recipe.model.name.partition(":")[0]
+    if ":" in recipe.model.name:
+        with contextlib.suppress(Exception, SystemExit):  # training says what is wrong with it
+            importlib.import_module(module)
+    own = ("picojoule", module.partition(".")[0])
+    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    digest = hashlib.sha256()
+    for name, loaded in sorted(sys.modules.items()):
+        source = getattr(loaded, "__file__", None)
+        if source is None or (source.startswith(installed) and name.partition(".")[0] not in own):
+            continue
+        with contextlib.suppress(OSError):  # a module from an archive, or one that is gone
+            digest.update(f"{name}\0{hashlib.sha256(Path(source).read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()[:16]

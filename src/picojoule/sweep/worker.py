@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from picojoule import engine
+from picojoule.display import Rhythm
 from picojoule.errors import PicojouleError
 from picojoule.interruption import Interrupted
 from picojoule.recipe import Recipe
@@ -24,15 +24,13 @@ class Messenger:
 
     def __init__(self, tell: Callable[[Event], None]) -> None:
         self._tell = tell
-        self._next = 0.0
+        self._reporting = Rhythm(_PAUSE)
 
     def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:
         self._tell(Begun(batches, epoch, batch))
 
     def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _PAUSE
+        if self._reporting.due():
             self._tell(Reached(epoch, batch))
 
     def epoch(self, metrics: dict[str, Any]) -> None:
