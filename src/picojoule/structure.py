@@ -30,15 +30,24 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from picojoule.activity import described, first_output, is_relay, precise, replace_first_output, spiking_modules
+from picojoule.constants import constants_in
 from picojoule.errors import PicojouleError
 from picojoule.peers import Silent, kind_of
-from picojoule.provenance import ACTIVATION, INERT, PRUNED, Origins, Source, Tag, pruned_tensors
+from picojoule.provenance import ACTIVATION, INERT, PRUNED, STRANGE, Origins, Source, Tag, pruned_tensors, tensors_in
 from picojoule.rules.call import Call, Psi, shadow
 from picojoule.rules.declaring import remedy
 from picojoule.rules.passing import CREATING, PASSING, READING, SCALING, SHAPED_BY, keeps_counts
-from picojoule.rules.synaptic import EITHER_SIDE, KERNELS, SYNAPTIC, UNCOUNTED
+from picojoule.rules.readout import ADDING, STATISTICS, bare, is_free
+from picojoule.rules.synaptic import EITHER_SIDE, SYNAPTIC, UNCOUNTED, is_product
 
 StandIn = Callable[[Any, Any], Any]
+
+_OWN_NAMESPACES = frozenset(["aten", "prim", "prims", "profiler"])
+_UNSEEN = (
+    "a tensor whose origin cannot be seen (a neuron called as a bare function, TorchScript, or a tensor that is no "
+    "buffer); make the neuron an nn.Module and declare it with picojoule.declare_spiking, trace the model before it is "
+    "scripted, or register the tensor as a buffer"
+)
 
 
 @dataclass
@@ -186,14 +195,9 @@ class StructuralPass(TorchFunctionMode):
             return self._synapses(name, func, args, kwargs)
         if name in SCALING and any(map(self._is_matrix, (*args, *kwargs.values()))):
             self._refuse_product(name)  # a linear layer written as product and sum
-        if name in ("sum", "mean") and tag.source & Source.WEIGHTED:
-            self.refuse(
-                f"{name} {self._where()} adds up spikes that were multiplied by constants, which are synapses "
-                "written by "
-                "hand; write them with nn.Linear or a convolution, or put the constants into the weights that follow"
-            )
+        self._refuse_weighted_sum(name, tag)
+        call = Call(func, args, kwargs, self._psi, self._origins.is_activation)
         if tag.source & ACTIVATION and name in PASSING and not self._takes_indices((args, kwargs)):
-            call = Call(func, args, kwargs, self._psi, self._origins.is_activation)
             try:
                 with self._counting():
                     out = PASSING[name](call)
@@ -202,10 +206,7 @@ class StructuralPass(TorchFunctionMode):
             if out is not NotImplemented:
                 if tag.source & Source.SPIKES and not keeps_counts(name, call):
                     tag |= Tag(Source.SCALED)
-                if name in SCALING and any(
-                    isinstance(v, Tensor) and v.numel() > 1 for v in self._inert((args, kwargs))
-                ):
-                    tag |= Tag(Source.WEIGHTED)
+                tag |= Tag(constants_in(name, call, tag.source))
                 self._overwritten(target, tag)
                 return self._tagged(out, tag)
         try:
@@ -215,22 +216,40 @@ class StructuralPass(TorchFunctionMode):
                 raise
             args, kwargs = tree_map_only(Tensor, self._as_emitted, (args, kwargs))
             out = self._plain(func, args, kwargs, target)
+        tag |= Tag(constants_in(name, call, tag.source))
         if tag.source & (Source.SPIKES | Source.OPAQUE):
-            source = Source.OPAQUE | tag.source & Source.WEIGHT
-            opaque = Tag(source, tag.blame, tag.remedy)
-            if not tag.source & Source.OPAQUE:
-                opaque = Tag(source, f"{name} {self._where()}", remedy(name))
-            if tag.source & Source.UNSEEN and name in PASSING:
-                blame = f"{name} with a tensor that is no buffer of the model {self._where()}"
-                opaque = Tag(source, blame, "register that tensor as a buffer")
-            tag = opaque
-        elif tag.source & ~INERT == Source.INPUT:
+            tag = self._without_rule(name, call, tag)
+        elif tag.source & ~(INERT | Source.WEIGHTED) == Source.INPUT:
             # Anything done to pixels leaves pixels: an analog value everywhere.
             for leaf in tree_leaves((out, target)):
                 if isinstance(leaf, Tensor) and leaf.is_floating_point():
                     leaf.fill_(1)
         self._overwritten(target, tag)
         return self._tagged(out, tag)
+
+    def _without_rule(self, name: str, call: Call, tag: Tag) -> Tag:
+        """The tag of spikes behind an operation that no rule of `PASSING` has taken."""
+        costly = Source(0) if is_free(name, call) else Source.COSTLY
+        source = (
+            Source.OPAQUE
+            | costly
+            | tag.source & (Source.WEIGHT | Source.SHIFTED | Source.WEIGHTED | Source.COSTLY | Source.UNSEEN)
+        )
+        if tag.source & STRANGE and name in PASSING:
+            blame = f"{name} with a tensor that is no buffer of the model {self._where()}"
+            return Tag(source, blame, "register that tensor as a buffer")
+        if tag.source & Source.COSTLY or (tag.source & Source.OPAQUE and not costly):
+            return Tag(source, tag.blame, tag.remedy)
+        return Tag(source, f"{name} {self._where()}", remedy(name))
+
+    def _refuse_weighted_sum(self, name: str, tag: Tag) -> None:
+        statistic = bare(name) in STATISTICS and tag.source & ~(INERT | Source.WEIGHTED) != Source.INPUT
+        if tag.source & Source.WEIGHTED and (bare(name) in ADDING or statistic):
+            self.refuse(
+                f"{name} {self._where()} adds up values that were multiplied by constants or compared with them, which "
+                "are synapses written by hand; write them with nn.Linear or a convolution, or put the constants into "
+                "the weights that follow"
+            )
 
     def _plain(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], target: Any) -> Any:
         """The operation itself. Views are made with gradients on, so that spikes may be written into them; writing
@@ -310,21 +329,35 @@ class StructuralPass(TorchFunctionMode):
         )
 
     def check_output(self, output: Any) -> None:
-        """An operation without a rule may end a model (a vote, a softmax), unless weights take part in it."""
-        tag = self._origins.joint(output)
-        if tag.source & Source.OPAQUE and tag.source & Source.WEIGHT:
+        """On every path from a spike to the output stands a counted synapse, or nothing but what is known to be free.
+
+        An operation without a rule may end a model (a vote, a softmax) if it is one of `rules.readout` and no weights
+        take part in it.
+        """
+        tag = self._origins.joint(tensors_in(output))
+        if tag.source & Source.OPAQUE and tag.source & (Source.WEIGHT | Source.COSTLY):
+            with_weights = " together with weights" if tag.source & Source.WEIGHT else ""
             self.refuse(
-                f"{tag.blame} has no rule and stands between spikes and the model's output together with weights, so "
-                f"what it costs is unknown: {tag.remedy}"
+                f"{tag.blame} has no rule and stands between spikes and the model's output{with_weights}, so what it "
+                "costs is unknown: write its synapses with nn.Linear or a convolution, or, if it has none, let the "
+                "model return what goes into it"
             )
+        if tag.source & Source.UNSEEN:
+            self.refuse(f"the model's output is {_UNSEEN}")
 
-    def ran_kernel(self, name: str) -> None:
-        """Called for every kernel of PyTorch that runs: a product that no table has seen is refused."""
-        if not self._sanctioned and (name in KERNELS or name in SYNAPTIC or name in UNCOUNTED):
+    def ran_kernel(self, name: str, namespace: str) -> None:
+        """Called for every kernel that runs: a product that no table has seen is refused, and so is a kernel that is
+        not PyTorch's own, which may hold weights."""
+        if self._sanctioned:
+            return
+        if namespace not in _OWN_NAMESPACES and not self._inside:
+            self.refuse(
+                f"{namespace}::{name} {self._where()} is no operation of PyTorch that picojoule knows (a quantised "
+                "layer, a custom operator), so the synapses in it cannot be counted; trace the model before it is "
+                "quantised, or write the operation with PyTorch's own operators"
+            )
+        if name in SYNAPTIC or name in UNCOUNTED or is_product(name):
             self._refuse_product(name)
-
-    def _inert(self, values: Any) -> list[Any]:
-        return [leaf for leaf in tree_leaves(values) if not self._origins.is_activation(leaf)]
 
     def _is_matrix(self, value: Any) -> bool:
         """Whether a value is a constant made of parameters with more than a number for each channel."""
@@ -347,7 +380,7 @@ class StructuralPass(TorchFunctionMode):
         if name in EITHER_SIDE and not self._origins.is_activation(x):
             x, weight = weight, x
         known = self._origins.get(weight)
-        if known.source & Source.UNSEEN:
+        if known.source & STRANGE:
             self.refuse(
                 f"the weight of {name} {self._where()} is neither a parameter nor a buffer of the model; register it "
                 "as one"
@@ -390,12 +423,8 @@ class StructuralPass(TorchFunctionMode):
         here = f"{name} {self._where()}"
         if tag.source & Source.OPAQUE:
             self.refuse(f"{tag.blame} has no rule and stands between spikes and {here}: {tag.remedy}")
-        if tag.source & Source.UNSEEN:
-            self.refuse(
-                f"{here} is fed by a tensor whose origin cannot be seen (a neuron called as a bare function, "
-                "TorchScript, or a tensor that is no buffer); make the neuron an nn.Module and declare it with "
-                "picojoule.declare_spiking, or register the tensor as a buffer"
-            )
+        if tag.source & STRANGE:
+            self.refuse(f"{here} is fed by {_UNSEEN}")
         if tag.source & Source.CURRENT:
             self.refuse(
                 f"{here} is fed by {tag.blame} with no spiking layer between them; put a spiking layer there, or "
@@ -479,13 +508,15 @@ class StructuralPass(TorchFunctionMode):
                 f"{tag.blame} has no rule and stands between spikes and the layer {name!r}, so what it costs is "
                 f"unknown: {tag.remedy}"
             )
+        if tag.source & Source.UNSEEN:
+            self.refuse(f"the layer {name!r} is fed by {_UNSEEN}")
 
     def _fired(self, module: nn.Module, name: str, output: Any) -> Any:
         spikes = first_output(name, output)
         held = [vars(part) for part in module.modules()]
         state = Tag(Source.CURRENT, f"the state of {name!r}")
         for leaf in tree_leaves((output, held)):  # made by code that may not be seen, and read by others
-            if isinstance(leaf, Tensor) and leaf is not spikes and self._origins.get(leaf).source & Source.UNSEEN:
+            if isinstance(leaf, Tensor) and leaf is not spikes and self._origins.get(leaf).source & STRANGE:
                 self._origins.put(leaf, state)
         return replace_first_output(output, self._emit_spikes(name, spikes))
 
@@ -514,7 +545,7 @@ class _Kernels(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        self._structural.ran_kernel(func.overloadpacket.__name__)
+        self._structural.ran_kernel(func.overloadpacket.__name__, func.namespace)
         with torch._C.DisableTorchFunction():  # a kernel is no operation of the model
             return func(*args, **(kwargs or {}))
 
