@@ -56,6 +56,8 @@ class SynapticCall:
 
     weight: int
     """The identity of the weight: the same for every call of one synaptic layer."""
+    place: str
+    """The operation and its module, in words."""
     fed: tuple[int, ...]
     """The shape of what it was fed."""
     macs: int
@@ -78,6 +80,8 @@ class Recording:
     calls: list[SynapticCall] = field(default_factory=list)
     reached: list[Tensor] = field(default_factory=list)
     """Σ x·n of each synaptic call that spikes feed."""
+    touched: set[int] = field(default_factory=set)
+    """The identities of the parameters (and of pruned weights) that an operation took."""
     refusal: PicojouleError | None = None
     """Kept, because a model (or TorchScript) may catch the error and go on."""
 
@@ -98,6 +102,12 @@ class StructuralPass(TorchFunctionMode):
         self._model = model
         self._pruned = pruned_tensors(model)
         self._origins = Origins(model, self._pruned)
+        self._weights = {id(tensor) for tensor in model.parameters()}
+        self._weights |= {id(getattr(module, name)) for module, name in self._pruned}
+
+    def begin_another_call(self) -> None:
+        """Record anew, on a model in the state that the call before has left it in."""
+        self.recording = Recording(touched=self.recording.touched)
 
     # ------------------------------------------------------------------------------------------------------------- tags
 
@@ -177,6 +187,7 @@ class StructuralPass(TorchFunctionMode):
         if name in SHAPED_BY and len(args) == 2 and isinstance(args[1], Tensor):
             args = (args[0], torch.empty_like(args[1]))
             self._origins.put(args[1], Tag(Source.CONSTANT))
+        self.recording.touched |= {id(leaf) for leaf in tree_leaves((args, kwargs)) if id(leaf) in self._weights}
         tag = self._origins.joint((args, kwargs))
         target = (args[0] if args else kwargs.get("input")) if _writes(name) else None
         active = bool(tag.source & ~INERT)
@@ -409,6 +420,7 @@ class StructuralPass(TorchFunctionMode):
         self.recording.calls.append(
             SynapticCall(
                 weight=id(weight),
+                place=f"{name} {self._where()}",
                 fed=tuple(x.shape),
                 macs=round(everywhere.sum().item()),
                 analog_macs=round(analog.sum().item()),
