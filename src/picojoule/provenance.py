@@ -18,6 +18,8 @@ class Source(enum.Flag):
     CONSTANT = enum.auto()
     WEIGHT = enum.auto()
     """Beside CONSTANT: a parameter, or made of one."""
+    RANDOM = enum.auto()
+    """Beside CONSTANT: drawn anew in every call."""
     INPUT = enum.auto()
     SPIKES = enum.auto()
     SCALED = enum.auto()
@@ -38,11 +40,10 @@ class Source(enum.Flag):
     """A tensor that the model holds outside its parameters and buffers: a state, or a constant."""
 
 
-INERT = Source.CONSTANT | Source.WEIGHT
+INERT = Source.CONSTANT | Source.WEIGHT | Source.RANDOM
 ACTIVATION = Source.SPIKES | Source.INPUT
 STRANGE = Source.UNSEEN | Source.HELD
 """Of unknown origin."""
-PRUNED = "a pruned weight"
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,8 @@ class Origins:
                     self.put(tensor, Tag(Source.HELD))  # a state that an earlier call left
         for tensor in model.buffers():
             self.put(tensor, Tag(Source.CONSTANT))
-        for tensor in model.parameters():
-            self.put(tensor, Tag(INERT))
-        for module, tensor_name in pruned:
-            self.put(getattr(module, f"{tensor_name}_mask"), Tag(Source.CONSTANT, PRUNED))
-            self.put(getattr(module, tensor_name), Tag(INERT, PRUNED))
+        for tensor in (*model.parameters(), *(getattr(module, name) for module, name in pruned)):
+            self.put(tensor, Tag(Source.CONSTANT | Source.WEIGHT))
 
     def put(self, tensor: Tensor, tag: Tag) -> None:
         self._tags[id(tensor)] = (tensor, tag)  # the reference keeps the id from being used again

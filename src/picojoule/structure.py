@@ -29,14 +29,24 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from picojoule.activity import described, first_output, is_relay, precise, replace_first_output, spiking_modules
+from picojoule.activity import (
+    described,
+    first_output,
+    is_relay,
+    is_spiking,
+    precise,
+    replace_first_output,
+    spiking_modules,
+)
 from picojoule.constants import constants_in
+from picojoule.copies import Copies
 from picojoule.errors import PicojouleError
+from picojoule.masks import Masks
 from picojoule.peers import Silent, kind_of
-from picojoule.provenance import ACTIVATION, INERT, PRUNED, STRANGE, Origins, Source, Tag, pruned_tensors, tensors_in
+from picojoule.provenance import ACTIVATION, INERT, STRANGE, Origins, Source, Tag, pruned_tensors, tensors_in
 from picojoule.rules.call import Call, Psi, shadow
 from picojoule.rules.declaring import remedy
-from picojoule.rules.passing import CREATING, PASSING, READING, SCALING, SHAPED_BY, keeps_counts
+from picojoule.rules.passing import CREATING, PASSING, RANDOM, READING, SCALING, SHAPED_BY, keeps_counts
 from picojoule.rules.readout import ADDING, STATISTICS, bare, is_free
 from picojoule.rules.synaptic import EITHER_SIDE, SYNAPTIC, UNCOUNTED, is_product
 
@@ -47,6 +57,10 @@ _UNSEEN = (
     "a tensor whose origin cannot be seen (a neuron called as a bare function, TorchScript, or a tensor that is no "
     "buffer); make the neuron an nn.Module and declare it with picojoule.declare_spiking, trace the model before it is "
     "scripted, or register the tensor as a buffer"
+)
+_EMPTY = (
+    "if it is a mask, leave this part out of the traced model; if it changes later, trace with a value that it takes "
+    "then"
 )
 
 
@@ -102,6 +116,8 @@ class StructuralPass(TorchFunctionMode):
         self._model = model
         self._pruned = pruned_tensors(model)
         self._origins = Origins(model, self._pruned)
+        self._masks = Masks(self._origins, self._pruned)
+        self._copies = Copies()
         self._weights = {id(tensor) for tensor in model.parameters()}
         self._weights |= {id(getattr(module, name)) for module, name in self._pruned}
 
@@ -198,7 +214,8 @@ class StructuralPass(TorchFunctionMode):
         if name in CREATING and not self._origins.is_activation(
             (args[1:], {k: v for k, v in kwargs.items() if k != "input"})
         ):
-            return self._tagged(self._plain(func, args, kwargs, None), Tag(Source.CONSTANT))
+            drawn = Source.RANDOM if name in RANDOM else Source(0)
+            return self._tagged(self._plain(func, args, kwargs, None), Tag(Source.CONSTANT | drawn))
         self._refuse_operation(name, func, kwargs)
         if name == "register_hook":  # it would act on the connections; the handle is all that the model gets
             return func(torch.zeros((), requires_grad=True), *args[1:], **kwargs)
@@ -207,14 +224,18 @@ class StructuralPass(TorchFunctionMode):
         if name in SCALING and any(map(self._is_matrix, (*args, *kwargs.values()))):
             self._refuse_product(name)  # a linear layer written as product and sum
         self._refuse_weighted_sum(name, tag)
-        call = Call(func, args, kwargs, self._psi, self._origins.is_activation)
+        call = Call(func, args, kwargs, self._psi, self._origins.is_activation, self._masks.mask_of)
         if tag.source & ACTIVATION and name in PASSING and not self._takes_indices((args, kwargs)):
+            whole = self._copies.whole(name, call)
             try:
                 with self._counting():
-                    out = PASSING[name](call)
+                    out = PASSING[name](call) if whole is None else whole.clone()
             except PicojouleError as error:
                 self.refuse(f"{name} {self._where()} {error}")
+            if whole is not None:
+                return self._tagged(out, self._origins.get(whole))
             if out is not NotImplemented:
+                self._copies.follow(name, call, out)
                 if tag.source & Source.SPIKES and not keeps_counts(name, call):
                     tag |= Tag(Source.SCALED)
                 tag |= Tag(constants_in(name, call, tag.source))
@@ -251,6 +272,9 @@ class StructuralPass(TorchFunctionMode):
             return Tag(source, blame, "register that tensor as a buffer")
         if tag.source & Source.COSTLY or (tag.source & Source.OPAQUE and not costly):
             return Tag(source, tag.blame, tag.remedy)
+        factors = call.args[1:] if call.in_place else (*call.args, *call.kwargs.values())
+        if name in SCALING and any(map(self._masks.is_empty, factors)):
+            return Tag(source, f"{name} by a tensor that is zero everywhere {self._where()}", _EMPTY)
         return Tag(source, f"{name} {self._where()}", remedy(name))
 
     def _refuse_weighted_sum(self, name: str, tag: Tag) -> None:
@@ -278,9 +302,14 @@ class StructuralPass(TorchFunctionMode):
                 "value of a recurrent state, its synapses cannot be counted: leave the recurrence out; else "
                 "compute the constant beforehand"
             )
+        if name == "_set_grad_enabled":
+            self._copies.gradients = bool(args[0])
         with self._sanctioning():
-            out = self._plain(func, args, kwargs, target)
-        return self._tagged(out, Tag(tag.source | Source.CONSTANT, tag.blame))
+            out = self._masks.followed(func, args, kwargs, target, lambda: self._plain(func, args, kwargs, target))
+        tag |= Tag(Source.CONSTANT | (Source.RANDOM if name in RANDOM else Source(0)))
+        if tag.source & (Source.RANDOM | Source.WEIGHT):
+            self._overwritten(target, tag)
+        return self._tagged(out, tag)
 
     def _weighs_constant(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether weights are applied to a constant that is no weight itself, such as the zeros a state begins with."""
@@ -407,7 +436,7 @@ class StructuralPass(TorchFunctionMode):
         with self._counting():
             like = func(*tree_map_only(Tensor, shadow, args), **tree_map_only(Tensor, shadow, kwargs))
             try:
-                present = self._present(name, weight)
+                present = self._masks.left_of(weight)
                 fan_out = SYNAPTIC[name](call, x, present).detach().to(x.device, precise(x.device))
             except PicojouleError as error:
                 self.refuse(f"{name} {self._where()} {error}")
@@ -444,19 +473,6 @@ class StructuralPass(TorchFunctionMode):
                 "be made a module first)"
             )
 
-    def _present(self, name: str, weight: Tensor) -> Tensor:
-        """The weights as ones, with zeros where a pruning mask took them away."""
-        for module, tensor_name in self._pruned:
-            if getattr(module, tensor_name, None) is weight:
-                mask: Tensor = getattr(module, f"{tensor_name}_mask")
-                return mask.detach().cpu().ne(0).double()
-        if self._origins.get(weight).blame == PRUNED:
-            self.refuse(
-                f"the weight of {name} {self._where()} is made from a pruned one, so it cannot be known which "
-                "synapses are left; use the pruned weight as it is"
-            )
-        return torch.ones((), dtype=torch.float64, device="cpu").expand(weight.shape)
-
     # ---------------------------------------------------------------------------------------------------------- modules
 
     @contextmanager
@@ -465,6 +481,8 @@ class StructuralPass(TorchFunctionMode):
         spiking = {id(m): name for name, m in spiking_modules(self._model).items()}
         handles = []
         try:
+            for name, module in unregistered(self._model):
+                handles.append(module.register_forward_pre_hook(self._refuse_unregistered(name)))
             for name, module in self._model.named_modules():
                 if isinstance(module, torch.jit.ScriptModule):  # takes no hooks; the products in it are noticed
                     if id(module) in spiking:
@@ -481,6 +499,15 @@ class StructuralPass(TorchFunctionMode):
         finally:
             for handle in handles:
                 handle.remove()
+
+    def _refuse_unregistered(self, name: str) -> Callable[[nn.Module, Any], NoReturn]:
+        def refuse(module: nn.Module, arguments: Any) -> NoReturn:
+            self.refuse(
+                f"the spiking layer {described(module)} in {name!r} is no module of the model, so it cannot be "
+                "watched: hold it in an nn.ModuleList or nn.ModuleDict instead of a list or dict"
+            )
+
+        return refuse
 
     def _stand_in(self, name: str, module: nn.Module, *, spiking: bool) -> StandIn | None:
         """What takes the place of a module's output, given what arrived and what it returned."""
@@ -560,6 +587,20 @@ class _Kernels(TorchDispatchMode):
         self._structural.ran_kernel(func.overloadpacket.__name__, func.namespace)
         with torch._C.DisableTorchFunction():  # a kernel is no operation of the model
             return func(*args, **(kwargs or {}))
+
+
+def unregistered(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Spiking layers in plain lists and dicts, which PyTorch does not count among a model's modules."""
+    registered = set(model.modules())
+    held = [
+        (f"{path}.{name}".lstrip("."), leaf)
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if name != "_modules"
+        for leaf in tree_leaves(value)
+        if isinstance(leaf, nn.Module) and leaf not in registered
+    ]
+    return [(name, part) for name, module in held for part in module.modules() if is_spiking(part)]
 
 
 def _writes(name: str) -> bool:
