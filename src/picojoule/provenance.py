@@ -18,23 +18,32 @@ class Source(enum.Flag):
     CONSTANT = enum.auto()
     WEIGHT = enum.auto()
     """Beside CONSTANT: a parameter, or made of one."""
+    RANDOM = enum.auto()
+    """Beside CONSTANT: drawn anew in every call."""
     INPUT = enum.auto()
     SPIKES = enum.auto()
     SCALED = enum.auto()
     """Beside SPIKES: no longer whole numbers of spikes."""
+    SHIFTED = enum.auto()
+    """Beside SPIKES: with constants added or subtracted, element by element."""
     WEIGHTED = enum.auto()
-    """Beside SPIKES: multiplied by constants, element by element."""
+    """With constants in it, a number for each element, so that adding up the elements would make synapses of them."""
     CURRENT = enum.auto()
     """Behind synapses, not yet through a neuron."""
     OPAQUE = enum.auto()
     """Spikes that went through an operation without a rule."""
+    COSTLY = enum.auto()
+    """Beside OPAQUE: the operation is not known to be free even at the network's end."""
     UNSEEN = enum.auto()
-    """Made by code that cannot be intercepted, or a tensor that the model holds outside its parameters and buffers."""
+    """Made by code that cannot be intercepted."""
+    HELD = enum.auto()
+    """A tensor that the model holds outside its parameters and buffers: a state, or a constant."""
 
 
-INERT = Source.CONSTANT | Source.WEIGHT
+INERT = Source.CONSTANT | Source.WEIGHT | Source.RANDOM
 ACTIVATION = Source.SPIKES | Source.INPUT
-PRUNED = "a pruned weight"
+STRANGE = Source.UNSEEN | Source.HELD
+"""Of unknown origin."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +55,13 @@ class Tag:
 
     def __or__(self, other: Tag) -> Tag:
         first, second = (self, other) if self.blame else (other, self)
-        worse = second if second.blame and second.source & ~first.source & Source.OPAQUE else first
+        worse = second if second.blame and _gravity(second) > _gravity(first) else first
         return Tag(self.source | other.source, worse.blame, worse.remedy)
+
+
+def _gravity(tag: Tag) -> int:
+    """Which of two is to be blamed."""
+    return (Source.OPAQUE in tag.source) + (Source.COSTLY in tag.source)
 
 
 UNKNOWN = Tag(Source.UNSEEN)
@@ -69,14 +83,11 @@ class Origins:
         for module in model.modules():
             for tensor in tree_leaves(list(vars(module).values())):
                 if isinstance(tensor, Tensor):
-                    self.put(tensor, UNKNOWN)  # a state that an earlier pass left
+                    self.put(tensor, Tag(Source.HELD))  # a state that an earlier call left
         for tensor in model.buffers():
             self.put(tensor, Tag(Source.CONSTANT))
-        for tensor in model.parameters():
-            self.put(tensor, Tag(INERT))
-        for module, tensor_name in pruned:
-            self.put(getattr(module, f"{tensor_name}_mask"), Tag(Source.CONSTANT, PRUNED))
-            self.put(getattr(module, tensor_name), Tag(INERT, PRUNED))
+        for tensor in (*model.parameters(), *(getattr(module, name) for module, name in pruned)):
+            self.put(tensor, Tag(Source.CONSTANT | Source.WEIGHT))
 
     def put(self, tensor: Tensor, tag: Tag) -> None:
         self._tags[id(tensor)] = (tensor, tag)  # the reference keeps the id from being used again
@@ -107,6 +118,17 @@ class Origins:
         for leaf in tree_leaves(target):
             if isinstance(leaf, Tensor):
                 self._written[_memory(leaf)] = tag | self._written.get(_memory(leaf), tag)
+
+
+def tensors_in(value: Any, depth: int = 4) -> list[Tensor]:
+    """The tensors in a nest of values, also of objects that PyTorch does not know (a dataclass of results)."""
+    found = []
+    for leaf in tree_leaves(value):
+        if isinstance(leaf, Tensor):
+            found.append(leaf)
+        elif depth and not isinstance(leaf, nn.Module | type) and hasattr(leaf, "__dict__"):
+            found += tensors_in(list(vars(leaf).values()), depth - 1)
+    return found
 
 
 def pruned_tensors(model: nn.Module) -> list[tuple[nn.Module, str]]:

@@ -30,16 +30,39 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from picojoule.activity import described, first_output, is_relay, precise, replace_first_output, spiking_modules
+from picojoule.activity import (
+    described,
+    first_output,
+    is_relay,
+    is_spiking,
+    precise,
+    replace_first_output,
+    spiking_modules,
+)
+from picojoule.constants import constants_in
+from picojoule.copies import Copies
 from picojoule.errors import PicojouleError
+from picojoule.masks import Masks
 from picojoule.peers import Silent, kind_of
-from picojoule.provenance import ACTIVATION, INERT, PRUNED, Origins, Source, Tag, pruned_tensors
+from picojoule.provenance import ACTIVATION, INERT, STRANGE, Origins, Source, Tag, pruned_tensors, tensors_in
 from picojoule.rules.call import Call, Psi, shadow
 from picojoule.rules.declaring import remedy
-from picojoule.rules.passing import CREATING, PASSING, READING, SCALING, SHAPED_BY, keeps_counts
-from picojoule.rules.synaptic import EITHER_SIDE, KERNELS, SYNAPTIC, UNCOUNTED
+from picojoule.rules.passing import CREATING, PASSING, RANDOM, READING, SCALING, SHAPED_BY, keeps_counts
+from picojoule.rules.readout import ADDING, STATISTICS, bare, is_free
+from picojoule.rules.synaptic import EITHER_SIDE, SYNAPTIC, UNCOUNTED, is_product
 
 StandIn = Callable[[Any, Any], Any]
+
+_OWN_NAMESPACES = frozenset(["aten", "prim", "prims", "profiler"])
+_UNSEEN = (
+    "a tensor whose origin cannot be seen (a neuron called as a bare function, TorchScript, or a tensor that is no "
+    "buffer); make the neuron an nn.Module and declare it with picojoule.declare_spiking, trace the model before it is "
+    "scripted, or register the tensor as a buffer"
+)
+_EMPTY = (
+    "if it is a mask, leave this part out of the traced model; if it changes later, trace with a value that it takes "
+    "then"
+)
 
 
 @dataclass
@@ -48,6 +71,8 @@ class SynapticCall:
 
     weight: int
     """The identity of the weight: the same for every call of one synaptic layer."""
+    place: str
+    """The operation and its module, in words."""
     fed: tuple[int, ...]
     """The shape of what it was fed."""
     macs: int
@@ -70,6 +95,8 @@ class Recording:
     calls: list[SynapticCall] = field(default_factory=list)
     reached: list[Tensor] = field(default_factory=list)
     """Σ x·n of each synaptic call that spikes feed."""
+    touched: set[int] = field(default_factory=set)
+    """The identities of the parameters (and of pruned weights) that an operation took."""
     refusal: PicojouleError | None = None
     """Kept, because a model (or TorchScript) may catch the error and go on."""
 
@@ -91,6 +118,14 @@ class StructuralPass(TorchFunctionMode):
         self._model = model
         self._pruned = pruned_tensors(model)
         self._origins = Origins(model, self._pruned)
+        self._masks = Masks(self._origins, self._pruned)
+        self._copies = Copies()
+        self._weights = {id(tensor) for tensor in model.parameters()}
+        self._weights |= {id(getattr(module, name)) for module, name in self._pruned}
+
+    def begin_another_call(self) -> None:
+        """Record anew, on a model in the state that the call before has left it in."""
+        self.recording = Recording(touched=self.recording.touched)
 
     # ------------------------------------------------------------------------------------------------------------- tags
 
@@ -170,6 +205,7 @@ class StructuralPass(TorchFunctionMode):
         if name in SHAPED_BY and len(args) == 2 and isinstance(args[1], Tensor):
             args = (args[0], torch.empty_like(args[1]))
             self._origins.put(args[1], Tag(Source.CONSTANT))
+        self.recording.touched |= {id(leaf) for leaf in tree_leaves((args, kwargs)) if id(leaf) in self._weights}
         tag = self._origins.joint((args, kwargs))
         target = (args[0] if args else kwargs.get("input")) if _writes(name) else None
         active = bool(tag.source & ~INERT)
@@ -180,7 +216,8 @@ class StructuralPass(TorchFunctionMode):
         if name in CREATING and not self._origins.is_activation(
             (args[1:], {k: v for k, v in kwargs.items() if k != "input"})
         ):
-            return self._tagged(self._plain(func, args, kwargs, None), Tag(Source.CONSTANT))
+            drawn = Source.RANDOM if name in RANDOM else Source(0)
+            return self._tagged(self._plain(func, args, kwargs, None), Tag(Source.CONSTANT | drawn))
         self._refuse_operation(name, func, kwargs)
         if name == "register_hook":  # it would act on the connections; the handle is all that the model gets
             return func(torch.zeros((), requires_grad=True), *args[1:], **kwargs)
@@ -188,26 +225,22 @@ class StructuralPass(TorchFunctionMode):
             return self._synapses(name, func, args, kwargs)
         if name in SCALING and any(map(self._is_matrix, (*args, *kwargs.values()))):
             self._refuse_product(name)  # a linear layer written as product and sum
-        if name in ("sum", "mean") and tag.source & Source.WEIGHTED:
-            self.refuse(
-                f"{name} {self._where()} adds up spikes that were multiplied by constants, which are synapses "
-                "written by "
-                "hand; write them with nn.Linear or a convolution, or put the constants into the weights that follow"
-            )
+        self._refuse_weighted_sum(name, tag)
+        call = Call(func, args, kwargs, self._psi, self._origins.is_activation, self._masks.mask_of)
         if tag.source & ACTIVATION and name in PASSING and not self._takes_indices((args, kwargs)):
-            call = Call(func, args, kwargs, self._psi, self._origins.is_activation)
+            whole = self._copies.whole(name, call)
             try:
                 with self._counting():
-                    out = PASSING[name](call)
+                    out = PASSING[name](call) if whole is None else whole.clone()
             except PicojouleError as error:
                 self.refuse(f"{name} {self._where()} {error}")
+            if whole is not None:
+                return self._tagged(out, self._origins.get(whole))
             if out is not NotImplemented:
+                self._copies.follow(name, call, out)
                 if tag.source & Source.SPIKES and not keeps_counts(name, call):
                     tag |= Tag(Source.SCALED)
-                if name in SCALING and any(
-                    isinstance(v, Tensor) and v.numel() > 1 for v in self._inert((args, kwargs))
-                ):
-                    tag |= Tag(Source.WEIGHTED)
+                tag |= Tag(constants_in(name, call, tag.source))
                 self._overwritten(target, tag)
                 return self._tagged(out, tag)
         try:
@@ -217,22 +250,43 @@ class StructuralPass(TorchFunctionMode):
                 raise
             args, kwargs = tree_map_only(Tensor, self._as_emitted, (args, kwargs))
             out = self._plain(func, args, kwargs, target)
+        tag |= Tag(constants_in(name, call, tag.source))
         if tag.source & (Source.SPIKES | Source.OPAQUE):
-            source = Source.OPAQUE | tag.source & Source.WEIGHT
-            opaque = Tag(source, tag.blame, tag.remedy)
-            if not tag.source & Source.OPAQUE:
-                opaque = Tag(source, f"{name} {self._where()}", remedy(name))
-            if tag.source & Source.UNSEEN and name in PASSING:
-                blame = f"{name} with a tensor that is no buffer of the model {self._where()}"
-                opaque = Tag(source, blame, "register that tensor as a buffer")
-            tag = opaque
-        elif tag.source & ~INERT == Source.INPUT:
+            tag = self._without_rule(name, call, tag)
+        elif tag.source & ~(INERT | Source.WEIGHTED) == Source.INPUT:
             # Anything done to pixels leaves pixels: an analog value everywhere.
             for leaf in tree_leaves((out, target)):
                 if isinstance(leaf, Tensor) and leaf.is_floating_point():
                     leaf.fill_(1)
         self._overwritten(target, tag)
         return self._tagged(out, tag)
+
+    def _without_rule(self, name: str, call: Call, tag: Tag) -> Tag:
+        """The tag of spikes behind an operation that no rule of `PASSING` has taken."""
+        costly = Source(0) if is_free(name, call) else Source.COSTLY
+        source = (
+            Source.OPAQUE
+            | costly
+            | tag.source & (Source.WEIGHT | Source.SHIFTED | Source.WEIGHTED | Source.COSTLY | Source.UNSEEN)
+        )
+        if tag.source & STRANGE and name in PASSING:
+            blame = f"{name} with a tensor that is no buffer of the model {self._where()}"
+            return Tag(source, blame, "register that tensor as a buffer")
+        if tag.source & Source.COSTLY or (tag.source & Source.OPAQUE and not costly):
+            return Tag(source, tag.blame, tag.remedy)
+        factors = call.args[1:] if call.in_place else (*call.args, *call.kwargs.values())
+        if name in SCALING and any(map(self._masks.is_empty, factors)):
+            return Tag(source, f"{name} by a tensor that is zero everywhere {self._where()}", _EMPTY)
+        return Tag(source, f"{name} {self._where()}", remedy(name))
+
+    def _refuse_weighted_sum(self, name: str, tag: Tag) -> None:
+        statistic = bare(name) in STATISTICS and tag.source & ~(INERT | Source.WEIGHTED) != Source.INPUT
+        if tag.source & Source.WEIGHTED and (bare(name) in ADDING or statistic):
+            self.refuse(
+                f"{name} {self._where()} adds up values that were multiplied by constants or compared with them, which "
+                "are synapses written by hand; write them with nn.Linear or a convolution, or put the constants into "
+                "the weights that follow"
+            )
 
     def _plain(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], target: Any) -> Any:
         """The operation itself. Views are made with gradients on, so that spikes may be written into them; writing
@@ -250,9 +304,14 @@ class StructuralPass(TorchFunctionMode):
                 "value of a recurrent state, its synapses cannot be counted: leave the recurrence out; else "
                 "compute the constant beforehand"
             )
+        if name == "_set_grad_enabled":
+            self._copies.gradients = bool(args[0])
         with self._sanctioning():
-            out = self._plain(func, args, kwargs, target)
-        return self._tagged(out, Tag(tag.source | Source.CONSTANT, tag.blame))
+            out = self._masks.followed(func, args, kwargs, target, lambda: self._plain(func, args, kwargs, target))
+        tag |= Tag(Source.CONSTANT | (Source.RANDOM if name in RANDOM else Source(0)))
+        if tag.source & (Source.RANDOM | Source.WEIGHT):
+            self._overwritten(target, tag)
+        return self._tagged(out, tag)
 
     def _weighs_constant(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether weights are applied to a constant that is no weight itself, such as the zeros a state begins with."""
@@ -312,21 +371,35 @@ class StructuralPass(TorchFunctionMode):
         )
 
     def check_output(self, output: Any) -> None:
-        """An operation without a rule may end a model (a vote, a softmax), unless weights take part in it."""
-        tag = self._origins.joint(output)
-        if tag.source & Source.OPAQUE and tag.source & Source.WEIGHT:
+        """On every path from a spike to the output stands a counted synapse, or nothing but what is known to be free.
+
+        An operation without a rule may end a model (a vote, a softmax) if it is one of `rules.readout` and no weights
+        take part in it.
+        """
+        tag = self._origins.joint(tensors_in(output))
+        if tag.source & Source.OPAQUE and tag.source & (Source.WEIGHT | Source.COSTLY):
+            with_weights = " together with weights" if tag.source & Source.WEIGHT else ""
             self.refuse(
-                f"{tag.blame} has no rule and stands between spikes and the model's output together with weights, so "
-                f"what it costs is unknown: {tag.remedy}"
+                f"{tag.blame} has no rule and stands between spikes and the model's output{with_weights}, so what it "
+                "costs is unknown: write its synapses with nn.Linear or a convolution, or, if it has none, let the "
+                "model return what goes into it"
             )
+        if tag.source & Source.UNSEEN:
+            self.refuse(f"the model's output is {_UNSEEN}")
 
-    def ran_kernel(self, name: str) -> None:
-        """Called for every kernel of PyTorch that runs: a product that no table has seen is refused."""
-        if not self._sanctioned and (name in KERNELS or name in SYNAPTIC or name in UNCOUNTED):
+    def ran_kernel(self, name: str, namespace: str) -> None:
+        """Called for every kernel that runs: a product that no table has seen is refused, and so is a kernel that is
+        not PyTorch's own, which may hold weights."""
+        if self._sanctioned:
+            return
+        if namespace not in _OWN_NAMESPACES and not self._inside:
+            self.refuse(
+                f"{namespace}::{name} {self._where()} is no operation of PyTorch that picojoule knows (a quantised "
+                "layer, a custom operator), so the synapses in it cannot be counted; trace the model before it is "
+                "quantised, or write the operation with PyTorch's own operators"
+            )
+        if name in SYNAPTIC or name in UNCOUNTED or is_product(name):
             self._refuse_product(name)
-
-    def _inert(self, values: Any) -> list[Any]:
-        return [leaf for leaf in tree_leaves(values) if not self._origins.is_activation(leaf)]
 
     def _is_matrix(self, value: Any) -> bool:
         """Whether a value is a constant made of parameters with more than a number for each channel."""
@@ -349,7 +422,7 @@ class StructuralPass(TorchFunctionMode):
         if name in EITHER_SIDE and not self._origins.is_activation(x):
             x, weight = weight, x
         known = self._origins.get(weight)
-        if known.source & Source.UNSEEN:
+        if known.source & STRANGE:
             self.refuse(
                 f"the weight of {name} {self._where()} is neither a parameter nor a buffer of the model; register it "
                 "as one"
@@ -365,7 +438,7 @@ class StructuralPass(TorchFunctionMode):
         with self._counting():
             like = func(*tree_map_only(Tensor, shadow, args), **tree_map_only(Tensor, shadow, kwargs))
             try:
-                present = self._present(name, weight)
+                present = self._masks.left_of(weight)
                 fan_out = SYNAPTIC[name](call, x, present).detach().to(x.device, precise(x.device))
             except PicojouleError as error:
                 self.refuse(f"{name} {self._where()} {error}")
@@ -378,6 +451,7 @@ class StructuralPass(TorchFunctionMode):
         self.recording.calls.append(
             SynapticCall(
                 weight=id(weight),
+                place=f"{name} {self._where()}",
                 fed=tuple(x.shape),
                 macs=round(everywhere.sum().item()),
                 analog_macs=round(analog.sum().item()),
@@ -392,31 +466,14 @@ class StructuralPass(TorchFunctionMode):
         here = f"{name} {self._where()}"
         if tag.source & Source.OPAQUE:
             self.refuse(f"{tag.blame} has no rule and stands between spikes and {here}: {tag.remedy}")
-        if tag.source & Source.UNSEEN:
-            self.refuse(
-                f"{here} is fed by a tensor whose origin cannot be seen (a neuron called as a bare function, "
-                "TorchScript, or a tensor that is no buffer); make the neuron an nn.Module and declare it with "
-                "picojoule.declare_spiking, or register the tensor as a buffer"
-            )
+        if tag.source & STRANGE:
+            self.refuse(f"{here} is fed by {_UNSEEN}")
         if tag.source & Source.CURRENT:
             self.refuse(
                 f"{here} is fed by {tag.blame} with no spiking layer between them; put a spiking layer there, or "
                 "declare the module that fires as one with picojoule.declare_spiking (a bare function that fires must "
                 "be made a module first)"
             )
-
-    def _present(self, name: str, weight: Tensor) -> Tensor:
-        """The weights as ones, with zeros where a pruning mask took them away."""
-        for module, tensor_name in self._pruned:
-            if getattr(module, tensor_name, None) is weight:
-                mask: Tensor = getattr(module, f"{tensor_name}_mask")
-                return mask.detach().cpu().ne(0).double()
-        if self._origins.get(weight).blame == PRUNED:
-            self.refuse(
-                f"the weight of {name} {self._where()} is made from a pruned one, so it cannot be known which "
-                "synapses are left; use the pruned weight as it is"
-            )
-        return torch.ones((), dtype=torch.float64, device="cpu").expand(weight.shape)
 
     # ---------------------------------------------------------------------------------------------------------- modules
 
@@ -426,6 +483,8 @@ class StructuralPass(TorchFunctionMode):
         spiking = {id(m): name for name, m in spiking_modules(self._model).items()}
         handles = []
         try:
+            for name, module in unregistered(self._model):
+                handles.append(module.register_forward_pre_hook(self._refuse_unregistered(name)))
             for name, module in self._model.named_modules():
                 if isinstance(module, torch.jit.ScriptModule):  # takes no hooks; the products in it are noticed
                     if id(module) in spiking:
@@ -442,6 +501,15 @@ class StructuralPass(TorchFunctionMode):
         finally:
             for handle in handles:
                 handle.remove()
+
+    def _refuse_unregistered(self, name: str) -> Callable[[nn.Module, Any], NoReturn]:
+        def refuse(module: nn.Module, arguments: Any) -> NoReturn:
+            self.refuse(
+                f"the spiking layer {described(module)} in {name!r} is no module of the model, so it cannot be "
+                "watched: hold it in an nn.ModuleList or nn.ModuleDict instead of a list or dict"
+            )
+
+        return refuse
 
     def _stand_in(self, name: str, module: nn.Module, *, spiking: bool) -> StandIn | None:
         """What takes the place of a module's output, given what arrived and what it returned."""
@@ -486,13 +554,15 @@ class StructuralPass(TorchFunctionMode):
                 f"{tag.blame} has no rule and stands between spikes and the layer {name!r}, so what it costs is "
                 f"unknown: {tag.remedy}"
             )
+        if tag.source & Source.UNSEEN:
+            self.refuse(f"the layer {name!r} is fed by {_UNSEEN}")
 
     def _fired(self, module: nn.Module, name: str, output: Any) -> Any:
         spikes = first_output(name, output)
         held = [vars(part) for part in module.modules()]
         state = Tag(Source.CURRENT, f"the state of {name!r}")
         for leaf in tree_leaves((output, held)):  # made by code that may not be seen, and read by others
-            if isinstance(leaf, Tensor) and leaf is not spikes and self._origins.get(leaf).source & Source.UNSEEN:
+            if isinstance(leaf, Tensor) and leaf is not spikes and self._origins.get(leaf).source & STRANGE:
                 self._origins.put(leaf, state)
         return replace_first_output(output, self._emit_spikes(name, spikes))
 
@@ -521,9 +591,23 @@ class _Kernels(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        self._structural.ran_kernel(func.overloadpacket.__name__)
+        self._structural.ran_kernel(func.overloadpacket.__name__, func.namespace)
         with torch._C.DisableTorchFunction():  # a kernel is no operation of the model
             return func(*args, **(kwargs or {}))
+
+
+def unregistered(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Spiking layers in plain lists and dicts, which PyTorch does not count among a model's modules."""
+    registered = set(model.modules())
+    held = [
+        (f"{path}.{name}".lstrip("."), leaf)
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if name != "_modules"
+        for leaf in tree_leaves(value)
+        if isinstance(leaf, nn.Module) and leaf not in registered
+    ]
+    return [(name, part) for name, module in held for part in module.modules() if is_spiking(part)]
 
 
 def _writes(name: str) -> bool:

@@ -29,6 +29,7 @@ from torch.utils._pytree import tree_leaves
 from picojoule.activity import clock_of, spiking_modules, unwrap
 from picojoule.errors import PicojouleError
 from picojoule.layout import TimeLayout, completed
+from picojoule.repetition import OtherBatch, check_all_weights_ran, check_second_call, holds_a_state
 from picojoule.rules import Psi
 from picojoule.snapshot import unchanged
 from picojoule.structure import Recording, StructuralPass, SynapticCall
@@ -185,7 +186,8 @@ def trace(
     """Count ψ for every neuron of a network, from its structure alone.
 
     `example` is a batch as the model takes it (a tuple for several arguments); only its shape matters. The model runs
-    once in evaluation mode and comes back exactly as it was. `steps`, `time_axis` and `folded` say how many time steps
+    in evaluation mode and comes back exactly as it was; it runs three times, because a second call and a batch of
+    another size must reach the same synapses. `steps`, `time_axis` and `folded` say how many time steps
     this one forward pass holds, as for `picojoule.watch`; a network that is called once a step is traced with one step.
 
     >>> from picojoule.neuron import Spike
@@ -228,6 +230,33 @@ def trace(
             f"the forward pass never called the spiking layer{'s' if len(silent) > 1 else ''} "
             f"{', '.join(map(repr, silent))}: remove them from the model, or give an example that uses them"
         )
+    check_all_weights_ran(model, recording)
+    count = _counted(model, recording, layout, psi)
+    given = tuple(tensors[0].shape)
+    _check_samples(count.samples, given, layout)
+    _check_other_batch(model, arguments, count, layout, psi)
+    targets = _targets(recording, count.psi_of, count.samples * steps)
+    has_time = layout.has_axis_in(given) or layout.can_loop_over(given, count.samples)
+    return Synapses(
+        {name: Layer(name, count.psi_of[name], name in recording.relays, targets[name]) for name in recording.leaves},
+        psi=psi,
+        input_shape=given[2 if has_time else 1 :],
+        steps=steps,
+        encoder_macs=count.encoder_macs,
+        dense_macs=_dense_macs(recording.calls, count.samples, layout),
+    )
+
+
+@dataclass(frozen=True)
+class _Count:
+    """What one call of the model comes to, for one sample."""
+
+    samples: int
+    psi_of: dict[str, Tensor]
+    encoder_macs: int
+
+
+def _counted(model: nn.Module, recording: Recording, layout: TimeLayout, psi: Psi) -> _Count:
     leaves = [leaf for calls in recording.leaves.values() for leaf in calls]
     gradients: list[Tensor | None] = [None] * len(leaves)
     if recording.reached:
@@ -245,46 +274,83 @@ def trace(
             f"the layers emit different numbers of samples ({rows}): the first axis of every spiking layer's output "
             "must be the batch; if time is folded into it, say steps= and folded="
         )
-    given = tuple(tensors[0].shape)
-    _check_samples(samples, given, layout)
     psi_of = {name: _one_step(name, by_step, psi) for name, by_step in emitted.items()}
-    targets = _targets(recording, psi_of, samples * steps)
-    return Synapses(
-        {name: Layer(name, psi_of[name], name in recording.relays, targets[name]) for name in emitted},
-        psi=psi,
-        input_shape=given[2 if layout.has_axis_in(given) or layout.can_loop_over(given, samples) else 1 :],
-        steps=steps,
-        encoder_macs=sum(call.analog_macs for call in recording.calls) // samples,
-        dense_macs=_dense_macs(recording.calls, samples, layout),
-    )
+    return _Count(samples, psi_of, sum(call.analog_macs for call in recording.calls) // samples)
 
 
-def _run(model: nn.Module, arguments: tuple[Any, ...], psi: Psi) -> Recording:
+def _check_other_batch(
+    model: nn.Module, arguments: tuple[Any, ...], count: _Count, layout: TimeLayout, psi: Psi
+) -> None:
+    """Refuse a model whose ψ depends on how many samples are in the batch."""
+    batch = OtherBatch(count.samples, layout)
+    if not batch.has_samples(arguments):
+        return
+    others = batch.of(arguments)
+    try:
+        try:
+            recording = _run(model, others, psi, calls=1)
+        except _ForwardPassError:
+            with unchanged(model):
+                batch.resize_state(model)
+                recording = _run(model, others, psi, calls=1)
+    except _ForwardPassError as error:
+        if holds_a_state(model):
+            raise PicojouleError(
+                f"the model takes a batch of {count.samples} but no other ({error.__cause__}), and it holds a state of "
+                "an earlier call: reset its state before it is traced"
+            ) from error
+        return  # a model for one size of batch has no other ψ
+    other = _counted(model, recording, layout, psi)
+    for name, fan_out in count.psi_of.items():
+        if name not in other.psi_of or not torch.allclose(fan_out.double(), other.psi_of[name].double(), rtol=1e-9):
+            raise PicojouleError(
+                f"a spike of {name!r} reaches other synapses in a batch of {other.samples} than in one of "
+                f"{count.samples}: the model mixes the samples of a batch (a mean over its axis, for example), so ψ is "
+                "no property of the network; keep the samples apart"
+            )
+
+
+class _ForwardPassError(PicojouleError):
+    """The model's own code failed on the example."""
+
+
+def _run(model: nn.Module, arguments: tuple[Any, ...], psi: Psi, calls: int = 2) -> Recording:
+    """The first call of the model, compared with the second."""
     with unchanged(model), _uncompiled():
         model.eval()
         structural = StructuralPass(model, psi)
-        inputs = structural.emit_input(arguments)
-        try:
-            with torch.inference_mode(False), torch.enable_grad(), structural.attached(), structural:
-                output = model(*inputs)
-            structural.check_output(output)
-        except Exception as error:
-            if isinstance(error, PicojouleError) or structural.recording.refusal:
-                raise structural.recording.refusal or error from None
-            shapes = ", ".join(str(tuple(a.shape)) if isinstance(a, Tensor) else type(a).__name__ for a in arguments)
-            held = tree_leaves((arguments, [*model.parameters(), *model.buffers()]))
-            without_values = any(isinstance(leaf, Tensor) and leaf.is_meta for leaf in held)
-            raise PicojouleError(
-                f"the model's forward pass failed on an example of shape {shapes} ({type(error).__name__}: {error}); "
-                + (
-                    "move example and model off the meta device, the model with to_empty(device='cpu')"
-                    if without_values
-                    else "give an example shaped like a batch of the model's real input"
-                )
-            ) from error
-        if structural.recording.refusal:
-            raise structural.recording.refusal
-    return structural.recording
+        recordings = []
+        for _ in range(calls):
+            structural.begin_another_call()
+            _call(model, structural, arguments)
+            recordings.append(structural.recording)
+        for recording in recordings[1:]:
+            check_second_call(recordings[0], recording)
+    return recordings[0]
+
+
+def _call(model: nn.Module, structural: StructuralPass, arguments: tuple[Any, ...]) -> None:
+    inputs = structural.emit_input(arguments)
+    try:
+        with torch.inference_mode(False), torch.enable_grad(), structural.attached(), structural:
+            output = model(*inputs)
+        structural.check_output(output)
+    except Exception as error:
+        if isinstance(error, PicojouleError) or structural.recording.refusal:
+            raise structural.recording.refusal or error from None
+        shapes = ", ".join(str(tuple(a.shape)) if isinstance(a, Tensor) else type(a).__name__ for a in arguments)
+        held = tree_leaves((arguments, [*model.parameters(), *model.buffers()]))
+        without_values = any(isinstance(leaf, Tensor) and leaf.is_meta for leaf in held)
+        raise _ForwardPassError(
+            f"the model's forward pass failed on an example of shape {shapes} ({type(error).__name__}: {error}); "
+            + (
+                "move example and model off the meta device, the model with to_empty(device='cpu')"
+                if without_values
+                else "give an example shaped like a batch of the model's real input"
+            )
+        ) from error
+    if structural.recording.refusal:
+        raise structural.recording.refusal
 
 
 def _uncompiled() -> contextlib.AbstractContextManager[Any]:
@@ -306,7 +372,8 @@ def _one_step(name: str, by_step: list[Tensor], psi: Psi) -> Tensor:
     if any(not torch.equal(row.double().cpu(), fan_out) for step in by_step for row in step):
         raise PicojouleError(
             f"a spike of {name!r} reaches different synapses in different calls or samples: if one neuron module is "
-            "used at two places, make two modules; if the network runs over time, trace one step"
+            "used at two places, make two modules; if the network runs over time, trace one step; if it mixes the "
+            "samples of a batch, keep them apart"
         )
     return fan_out.round().long() if psi == "exact" else fan_out
 

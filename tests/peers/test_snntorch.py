@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -165,16 +166,16 @@ def test_a_neuron_called_as_a_function_is_refused() -> None:
         pj.trace(Bare(), torch.zeros(2, 4))
 
 
-def test_spikes_times_a_fraction_are_no_spikes() -> None:
-    net = nn.Sequential(
-        nn.Linear(4, 3), snn.Leaky(beta=0.9, init_hidden=True, graded_spikes_factor=0.5), nn.Linear(3, 2)
-    )
-    nn.init.ones_(net[0].weight)
-    meter = pj.EnergyMeter(pj.trace(net, torch.zeros(1, 4)))
-    with pj.watch(net) as activity:
-        net(torch.ones(2, 4))
-    with pytest.raises(PicojouleError, match="no whole numbers of spikes"):
-        meter.update(activity)
+@pytest.mark.parametrize("factor", [{"graded_spikes_factor": 2.0}, {"learn_graded_spikes_factor": True}])
+def test_graded_spikes_are_no_spikes(factor: dict[str, Any]) -> None:
+    """A factor scales the weights that follow; the chip's operations are those of the spikes without it."""
+
+    def net(**options: Any) -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 3), snn.Leaky(beta=0.9, init_hidden=True, **options), nn.Linear(3, 2))
+
+    assert pj.trace(net(graded_spikes_factor=1.0), torch.zeros(1, 4)).synapses == 6
+    with pytest.raises(PicojouleError, match=r"graded_spikes_factor.*put it into the weights that follow"):
+        pj.trace(net(**factor), torch.zeros(1, 4))
 
 
 @pytest.mark.slow

@@ -23,6 +23,8 @@ class Call:
     psi: Psi
     is_activation: Callable[[Any], bool]
     """Whether a value carries spikes or the network's input (as opposed to a constant, a number or an index)."""
+    mask_of: Callable[[Any], Tensor | None] = lambda constant: None
+    """Where a constant is a mask: ones and zeros of its shape."""
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:
         if len(self.args) > position:

@@ -99,7 +99,7 @@ def added_in_place(call: Call) -> Any:
 
 
 def scaled(call: Call) -> Any:
-    """x·c, x/c with a constant c: each element passes on its own connections."""
+    """x·c, x/c with a constant c: each element passes on its own connections, but for those that a mask takes away."""
     first, second = call.argument(0, "input"), call.argument(1, "other")
     if call.is_activation(first) and call.is_activation(second):
         return NotImplemented
@@ -113,7 +113,13 @@ def scaled(call: Call) -> Any:
                 "which are synapses written by hand; write them with nn.Linear or a convolution"
             )
         return NotImplemented
-    return x if call.in_place else x.clone()
+    mask = None if "div" in call.function.__name__ else call.mask_of(constant)
+    if mask is None:
+        return x if call.in_place else x.clone()
+    if isinstance(constant, Tensor) and not bool(mask.any()):
+        return NotImplemented  # a mask that leaves nothing, or a value that is zero only now
+    mask = mask.to(x.device, x.dtype)
+    return x.mul_(mask) if call.in_place else x * mask
 
 
 def cast(call: Call) -> Any:
@@ -173,6 +179,13 @@ PASSING: dict[str, PassingRule] = {
     "mean": mean,
     "pad": padded,
 }
+
+RANDOM = frozenset(
+    "alpha_dropout bernoulli bernoulli_ cauchy_ dropout dropout1d dropout2d dropout3d dropout_ exponential_ "
+    "feature_alpha_dropout feature_dropout geometric_ log_normal_ multinomial normal normal_ poisson rand rand_like "
+    "randint randint_like randn randn_like random_ randperm uniform_".split()
+)
+"""Operations whose result is drawn."""
 
 CREATING = frozenset(
     "empty_like full_like new_empty new_full new_ones new_zeros ones_like rand_like randint_like randn_like "

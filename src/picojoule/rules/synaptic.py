@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
 import torch
@@ -107,22 +108,21 @@ EITHER_SIDE = frozenset(["matmul", "mm"])
 """Synaptic operations whose weights may stand on the left."""
 
 UNCOUNTED = frozenset(
-    "addbmm addmm addmv addr baddbmm bilinear bmm chain_matmul dot einsum embedding_bag gru gru_cell inner kron lstm "
-    "lstm_cell multi_dot multi_head_attention_forward mv outer rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell "
+    "addbmm addmm addmv addr baddbmm bilinear bmm cdist chain_matmul corrcoef cosine_similarity cov dist dot einsum "
+    "embedding_bag gru gru_cell inner kron linalg_multi_dot linalg_vecdot lstm lstm_cell multi_dot "
+    "multi_head_attention_forward mv outer pairwise_distance pdist rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell "
     "scaled_dot_product_attention tensordot vdot _native_multi_head_attention _transformer_encoder_layer_fwd".split()
 )
 """Products that cost operations but have no rule: refused wherever they touch an activation, even when nothing follows
 them."""
 
-KERNELS = frozenset(
-    "_addmm_activation _cdist_forward _conv_depthwise2d _convolution _cudnn_rnn _embedding_bag "
-    "_embedding_bag_forward_only _int_mm _scaled_dot_product_cudnn_attention _scaled_dot_product_efficient_attention "
-    "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
-    "_scaled_dot_product_fused_attention_overrideable _scaled_mm _slow_conv2d_forward _sparse_addmm _sparse_mm "
-    "_thnn_fused_gru_cell _thnn_fused_lstm_cell _trilinear conv_depthwise3d conv_tbc convolution "
-    "convolution_overrideable cudnn_convolution cudnn_convolution_transpose ger linalg_matmul linalg_vecdot "
-    "miopen_convolution miopen_rnn mkldnn_convolution mkldnn_linear mkldnn_rnn_layer slow_conv3d_forward "
-    "slow_conv_dilated2d slow_conv_dilated3d slow_conv_transpose2d slow_conv_transpose3d thnn_conv2d".split()
+_KERNELS = frozenset("_cdist_forward _embedding_bag _embedding_bag_forward_only _trilinear ger".split())
+_PRODUCT = re.compile(
+    r"(?:^|_)(?:\w*mm|\w*mv|\w*matmul|linear|\w*dot|conv(?:olution|\dd)?|attention|lstm|gru|rnn)(?:_|$)"
 )
-"""The same products as PyTorch's kernels name them: how one is noticed that was called past the tables (TorchScript,
-`torch.ops`)."""
+
+
+def is_product(kernel: str) -> bool:
+    """Whether a kernel of PyTorch multiplies, as its name says (`_weight_int8pack_mm`): how a product is noticed that
+    was called past the tables (TorchScript, `torch.ops`)."""
+    return kernel in _KERNELS or _PRODUCT.search(kernel) is not None

@@ -1,0 +1,134 @@
+"""What another call of the same model would run: it must be what the traced call ran.
+
+ψ is one table for every call and every batch size. So a model is called twice, from the state that it is found in and
+from the state that the first call leaves, and once with another number of samples; weights that no call has touched are
+named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from picojoule.errors import PicojouleError
+from picojoule.layout import TimeLayout
+from picojoule.structure import Recording
+
+_SYNAPTIC_TYPES = (nn.Linear, nn.Bilinear, _ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
+
+
+def check_second_call(first: Recording, second: Recording) -> None:
+    """Refuse a model whose second call runs other synapses than its first, or carries spikes over to it."""
+    before, after = Counter(_synapses(first)), Counter(_synapses(second))
+    different = [*(after - before), *(before - after)]
+    if different:
+        raise PicojouleError(
+            f"the model's second call runs other synapses than its first ({different[0][0]}), as a recurrence written "
+            "by hand does: recurrent synapses are not counted, so leave them out of the traced model; if no state is "
+            "meant to outlive a call, reset it at the beginning of forward"
+        )
+    carried = _carried(first, second)
+    if carried:
+        raise PicojouleError(
+            f"spikes of {', '.join(map(repr, carried))} reach synapses in the model's next call as well: a recurrence "
+            "or a trace of spikes written by hand has no fixed number of synapses; leave it out of the traced model, "
+            "or reset the state at the beginning of forward"
+        )
+
+
+def _synapses(recording: Recording) -> Iterator[tuple[Any, ...]]:
+    """What must be the same in every call, each beginning with its name."""
+    for name, leaves in recording.leaves.items():
+        yield from ((f"the layer {name!r}", number, tuple(leaf.shape)) for number, leaf in enumerate(leaves))
+    for call in recording.calls:
+        yield call.place, call.fed, call.macs, call.analog_macs, call.outputs, call.reached is not None
+
+
+def _carried(first: Recording, second: Recording) -> list[str]:
+    """The layers whose spikes of the first call reach synapses in the second."""
+    if not second.reached:
+        return []
+    leaves = [(name, leaf) for name, calls in first.leaves.items() for leaf in calls]
+    with torch.inference_mode(False):
+        gradients = torch.autograd.grad(
+            second.reached, [leaf for _, leaf in leaves], allow_unused=True, retain_graph=True
+        )
+    found = (name for (name, _), gradient in zip(leaves, gradients, strict=True) if gradient is not None)
+    return list(dict.fromkeys(found))
+
+
+def check_all_weights_ran(model: nn.Module, recording: Recording) -> None:
+    """Refuse a model with layers of weights that its forward pass never touched."""
+    idle = [name for name, tensor in model.named_parameters() if _is_idle(model, name, tensor, recording.touched)]
+    if idle:
+        raise PicojouleError(
+            f"the forward pass never used the weights {', '.join(map(repr, idle))}, so their synapses cannot be "
+            "counted: remove them from the model, or give an example that uses them"
+        )
+
+
+def _is_idle(model: nn.Module, name: str, tensor: Tensor, touched: set[int]) -> bool:
+    path, _, own_name = name.rpartition(".")
+    owner = model.get_submodule(path)
+    synaptic = isinstance(owner, _SYNAPTIC_TYPES) and tensor.dim() > 1
+    if isinstance(owner, nn.Embedding) or not (synaptic or sum(size > 1 for size in tensor.shape) > 1):
+        return False
+    pruned = getattr(owner, own_name.removesuffix("_orig"))  # of a pruned layer the forward pass takes the product
+    return id(tensor) not in touched and id(pruned) not in touched
+
+
+class OtherBatch:
+    """A model's arguments, and if need be its state, for another number of samples than it was traced with."""
+
+    def __init__(self, samples: int, layout: TimeLayout) -> None:
+        self._samples, self._layout = samples, layout
+        self._order = torch.arange(next(n for n in (2, 3, 4) if n not in (samples, layout.steps))) % samples
+
+    def has_samples(self, arguments: Any) -> bool:
+        """Whether some argument is known to hold the samples."""
+        shapes = [leaf.shape for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
+        return any(_batch_axis(tuple(shape), self._samples, self._layout) is not None for shape in shapes)
+
+    def of(self, values: Any) -> Any:
+        return tree_map_only(Tensor, self._resized, values)
+
+    def resize_state(self, model: nn.Module) -> None:
+        """Replace what the modules hold from an earlier call by as much for this batch."""
+        for module in model.modules():
+            attributes = vars(module)
+            for name in attributes.keys() - {"_parameters", "_buffers", "_modules"}:
+                if any(isinstance(leaf, Tensor) for leaf in tree_leaves(attributes[name])):
+                    attributes[name] = self.of(attributes[name])
+
+    def _resized(self, tensor: Tensor) -> Tensor:
+        axis, order = _batch_axis(tuple(tensor.shape), self._samples, self._layout), self._order.to(tensor.device)
+        if axis is None:
+            return tensor
+        if tensor.shape[axis] == self._samples:
+            return tensor.detach().index_select(axis, order)
+        steps = self._layout.steps
+        folded = (steps, self._samples) if self._layout.folded == "time" else (self._samples, steps)
+        apart = tensor.detach().reshape(*folded, *tensor.shape[1:])
+        return apart.index_select(folded.index(self._samples), order).flatten(0, 1)
+
+
+def _batch_axis(shape: tuple[int, ...], samples: int, layout: TimeLayout) -> int | None:
+    """The axis of the samples, also where it holds the time steps as well."""
+    if layout.steps > 1 and shape[:2] in ((layout.steps, samples), (samples, layout.steps)):
+        return shape[:2].index(samples)
+    if shape and shape[0] in (samples, layout.steps * samples if layout.folded else samples):
+        return 0
+    return None
+
+
+def holds_a_state(model: nn.Module) -> bool:
+    """Whether a module holds a tensor outside its parameters and buffers."""
+    own = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    held = (leaf for module in model.modules() for leaf in tree_leaves(list(vars(module).values())))
+    return any(isinstance(leaf, Tensor) and id(leaf) not in own for leaf in held)

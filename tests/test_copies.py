@@ -1,0 +1,72 @@
+"""Copies of spikes that add up to the spikes again cost what the spikes cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from picojoule.neuron import Spike
+from picojoule.synapse import trace
+
+
+class Mixed(nn.Module):
+    def __init__(self, mix: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.encoder, self.spike, self.head, self.mix = nn.Linear(4, 4), Spike(), nn.Linear(4, 3), mix
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.head(self.mix(self.spike(self.encoder(x))))
+        return result
+
+
+def without_gradient(z: Tensor) -> Tensor:
+    with torch.no_grad():
+        part = 0.7 * z
+    return part + z * 0.3
+
+
+def overwritten(z: Tensor) -> Tensor:
+    part = (0.7 * z).detach()
+    part += z
+    return part + 0.3 * z
+
+
+SAME: dict[str, Callable[[Tensor], Tensor]] = {
+    "two parts": lambda z: 0.3 * z + (0.7 * z).detach(),
+    "the other way round": lambda z: (0.7 * z.detach()) + z * 0.3,
+    "larger gradient": lambda z: 3 * z - (2 * z).detach(),
+    "reversed gradient": lambda z: -z + 2 * z.detach(),
+    "divided": lambda z: z / 4 + (z * 3 / 4).data,
+    "three parts": lambda z: 0.25 * z + (0.25 * z).detach() + 0.5 * z.clone(),
+    "with a factor": lambda z: torch.add(z * 0.5, z.detach(), alpha=0.5),
+    "without a gradient": without_gradient,
+    "then scaled": lambda z: 2 * (0.3 * z + (0.7 * z).detach()),
+}
+SEVERAL: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
+    "twice": (lambda z: z + z, 2),
+    "twice, detached": (lambda z: z + z.detach(), 2),
+    "a residual": (lambda z: 0.5 * z + (0.5 * z).flip(1).detach(), 2),
+    "not detached": (lambda z: 2 * z - z, 2),
+    "overwritten": (overwritten, 3),
+}
+
+
+def synapses(mix: Callable[[Tensor], Tensor]) -> int:
+    return trace(Mixed(mix), torch.zeros(2, 4)).synapses
+
+
+@pytest.mark.parametrize("way", SAME)
+def test_a_scaled_gradient_leaves_the_cost_as_it_is(way: str) -> None:
+    z = torch.tensor([[0.0, 1.0]])
+    mixed = SAME[way](z)
+    assert torch.allclose(mixed, mixed.max() * z)  # the oracle: the values are those of the spikes, times a number
+    assert synapses(SAME[way]) == 12
+
+
+@pytest.mark.parametrize("way", SEVERAL)
+def test_other_sums_count_each_term(way: str) -> None:
+    mix, times = SEVERAL[way]
+    assert synapses(mix) == 12 * times
