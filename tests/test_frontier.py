@@ -41,7 +41,7 @@ def test_each_point_is_an_ordinary_run_that_begins_where_the_one_before_ended(wa
         assert recipe.training.start_from == before.name
         by_hand = pj.fit(recipe, folder)
         assert by_hand.finished
-    evaluated = pj.evaluate(folder / chain[2].name)
+    evaluated = pj.evaluate(folder / chain[2].name, trust=True)
     assert evaluated.energy is not None
     assert evaluated.energy.joules == points(curve)[2]["test"]["joules"]  # type: ignore[index]
 

@@ -51,7 +51,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize("engine", ["events", "dense"])
 def test_a_split_is_answered_as_evaluation_does(run: pj.Run, engine: str, command: Command) -> None:
-    status, out, _ = command("infer", run.path, "--split", "test", "--engine", engine, "--json")
+    status, out, _ = command("infer", run.path, "--trust", "--split", "test", "--engine", engine, "--json")
     assert status == 0
     document = json.loads(out)
     stored = run.result["test"]
@@ -120,7 +120,7 @@ def test_a_bad_picture_is_named_and_the_rest_go_on(
     (tmp_path / "text.png").write_text("no picture")
     (tmp_path / "cut.jpg").write_bytes(whole[: len(whole) // 2])
     bad = [tmp_path / "absent.png", tmp_path / "text.png", tmp_path / "cut.jpg", tmp_path]
-    status, out, err = command("infer", run.path, *bad[:2], pictures[0], *bad[2:], pictures[1], "--json")
+    status, out, err = command("infer", run.path, "--trust", *bad[:2], pictures[0], *bad[2:], pictures[1], "--json")
     assert status == 1
     document = json.loads(out)
     assert [image["image"] for image in document["images"]] == [str(path) for path in pictures[:2]]
@@ -130,7 +130,7 @@ def test_a_bad_picture_is_named_and_the_rest_go_on(
 
 
 def test_people_read_lines(run: pj.Run, pictures: list[Path], command: Command) -> None:
-    status, out, _ = command("infer", run.path, *pictures)
+    status, out, _ = command("infer", run.path, "--trust", *pictures)
     assert status == 0
     assert out.count("\n") == 4
     for path in pictures:
@@ -154,13 +154,13 @@ def test_the_bill_is_by_the_psi_of_the_recipe(tmp_path: Path, engine: str, comma
     bills = {}
     for psi in ("exact", "uniform"):
         run = pj.fit(tiny.recipe("penalty.strength=0", f"energy.psi={psi}", "training.epochs=1"), tmp_path)
-        status, out, _ = command("infer", run.path, "--split", "test", "--engine", engine, "--json")
+        status, out, _ = command("infer", run.path, "--trust", "--split", "test", "--engine", engine, "--json")
         document, stored = json.loads(out), run.result["test"]
         assert (status, document["psi"]) == (0, psi)
         for key in ("synops", "joules"):
             assert np.mean([image[key] for image in document["images"]]) == pytest.approx(stored[key], rel=1e-3)
         bills[psi] = stored["synops"]
-        _, out, _ = command("infer", run.path, "--split", "test", "--limit", "1", "--engine", engine)
+        _, out, _ = command("infer", run.path, "--trust", "--split", "test", "--limit", "1", "--engine", engine)
         assert f"synaptic operations (ψ {psi})" in out
     assert bills["uniform"] != pytest.approx(bills["exact"], rel=0.05)
 
@@ -184,7 +184,7 @@ def test_neurons_over_time_are_answered_densely(tmp_path: Path, command: Command
     assert np.mean(rates) == pytest.approx(stored["layers"][0]["rate"], rel=1e-3), "per neuron and step"
     assert np.mean([answer.class_ == answer.label for answer in answers]) == pytest.approx(stored["accuracy"])
     assert np.mean([answer.synops for answer in answers]) == pytest.approx(stored["synops"], rel=1e-3)
-    status, out, err = command("infer", run.path, "--split", "test")
+    status, out, err = command("infer", run.path, "--trust", "--split", "test")
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "'spike1' (LIF)" in err
     assert "dense engine" in err
@@ -197,7 +197,7 @@ def test_what_a_model_prints_is_not_in_the_document(
     run = pj.fit(tiny.recipe("model.name=tiny:speaks", "training.epochs=1"), tmp_path)
     capsys.readouterr()
     name, *options = request_
-    status, out, err = command(name, run.path, *options, "--json")
+    status, out, err = command(name, run.path, "--trust", *options, "--json")
     assert status == 0
     json.loads(out)
     assert "forward" in err
@@ -215,7 +215,7 @@ def test_what_a_model_prints_is_not_in_the_document(
     ],
 )
 def test_a_wrong_request(run: pj.Run, arguments: list[str], message: str, command: Command) -> None:
-    status, out, err = command("infer", run.path, *arguments)
+    status, out, err = command("infer", run.path, "--trust", *arguments)
     assert (status, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1

@@ -417,7 +417,9 @@ def test_weights_that_are_not_numbers_are_found_though_the_loss_is_one(
 
     models: list[Any] = []
     build = starting.build_model
-    monkeypatch.setattr(starting, "build_model", lambda recipe: models.append(build(recipe)) or models[-1])
+    monkeypatch.setattr(
+        starting, "build_model", lambda recipe, trust: models.append(build(recipe, trust)) or models[-1]
+    )
     recipe = tiny.recipe("model.name=tiny:plain", "penalty.strength=0", "optimizer.lr=1e-9")
     with pytest.raises(pj.PicojouleError, match=r"conv1.weight became infinite or NaN in epoch 2: lower optimizer.lr"):
         pj.fit(recipe, tmp_path, reporters=[Watcher(after_batch={2 * BATCHES: spoil})])

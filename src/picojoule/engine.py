@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,7 +45,7 @@ def fit(
     to the reporters, or to the log where there are none. A run that another process is training is refused
     (`record.Busy`), or with `wait` waited for.
     """
-    run = Run(Path(into) / recipe.name)
+    run = Run.of(recipe, into)
     if _is_done(run, recipe, reporters):
         return run
     for key, name in recipe.needs.items():

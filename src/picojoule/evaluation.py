@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import copy
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import torch
 import torch.nn.functional as F
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 EVALUATION_BATCH = 500
 Split = Literal["test", "validation"]
+Trust: TypeAlias = bool | str
+"""Whether code that a run folder names may run: none, whatever it is, or only the factory of this very name."""
 
 _ENERGY_FIELDS = (
     *("joules", "synops", "encoder_macs", "encoder_joules", "ann_joules", "update_joules"),
@@ -65,12 +68,16 @@ class Evaluation:
 
 
 def evaluate(
-    run: Run | str | os.PathLike[str], split: Split = "test", *, convert_steps: int | None = None
+    run: Run | str | os.PathLike[str],
+    split: Split = "test",
+    *,
+    convert_steps: int | None = None,
+    trust: Trust = False,
 ) -> Evaluation:
     """Accuracy and energy of a finished run on one split, measured afresh from its weights.
 
     With `convert_steps=T`, those of the integrate-and-fire network over T time steps that `picojoule.convert` makes of
-    a run with quantised ReLUs.
+    a run with quantised ReLUs. A model that is not picojoule's own needs `trust`, as `load_model` says.
     """
     if split not in get_args(Split):
         raise unknown("split", split, get_args(Split))
@@ -78,7 +85,7 @@ def evaluate(
         raise PicojouleError(f"{convert_steps} time steps are too many for an image: take up to {MOST_STEPS}")
     run = run if isinstance(run, Run) else Run.at(run)
     recipe = run.recipe
-    model = load_model(run)
+    model = load_model(run, trust)
     if convert_steps is not None:
         model = convert(model, convert_steps)
     data = recipe.data.load()
@@ -86,19 +93,42 @@ def evaluate(
         return measure(model, recipe, data, split, count_synapses(model, recipe, convert_steps))
 
 
-def build_model(recipe: Recipe) -> nn.Module:
+def build_model(recipe: Recipe, trust: Trust = False, origin: str = "the recipe") -> nn.Module:
+    """The network that a recipe names, with fresh weights: the one place where a recipe makes code run.
+
+    A model of the zoo is always built. Any other name is code to be imported and called, which needs `trust`; where
+    the caller wrote the recipe, and so the name, there is nothing to ask. `origin` says in errors where it came from.
+    """
     name, classes, channels, neuron = recipe.model.name, recipe.classes, recipe.input_shape[0], recipe.build_neuron()
     steps = recipe.neuron.steps
-    if ":" in name:
-        return zoo.imported.build(name, classes=classes, in_channels=channels, neuron=neuron, steps=steps)
-    return zoo.create(name, classes, channels, neuron, steps)
+    if isinstance(trust, str) and trust != name:
+        raise PicojouleError(
+            f"{origin} names the model {name!r}, not {trust!r}, so nothing was run: look at the recipe, and name the "
+            "model that you trust"
+        )
+    if ":" not in name:
+        return zoo.create(name, classes, channels, neuron, steps)
+    if not trust:
+        raise PicojouleError(
+            f"{origin} names the model {name!r}, which is not picojoule's own code, so nothing of it was imported: if "
+            f"you trust that code, add --trust, or --model {shlex.quote(name)} (in Python, trust=True)"
+        )
+    return zoo.imported.build(name, classes=classes, in_channels=channels, neuron=neuron, steps=steps)
 
 
-def load_model(run: Run) -> nn.Module:
-    """The trained network of a run, in evaluation mode."""
+def load_model(run: Run, trust: Trust = False) -> nn.Module:
+    """The trained network of a run, in evaluation mode.
+
+    A run folder may be somebody else's, and a recipe whose `model.name` is `package.module:factory` makes code run. It
+    is run only with `trust=True`, or `trust="package.module:factory"` if it is that very one, or for the `Run` that
+    `fit`, `sweep.run` or `frontier` returned, whose recipe the caller gave. Weights never run code.
+    """
+    recipe, weights = run.recipe, run.weights  # all that the folder holds is read before any code runs
+    if trust is False:  # what the caller himself gave to be trained needs no second word
+        trust = recipe.model.name == run.given_model
     with torch.random.fork_rng(devices=[]):  # initial weights are drawn, but nobody sees them
-        model = build_model(run.recipe)
-    load_weights(model, run.weights, f"the weights of {run.path}")
+        model = build_model(recipe, trust, f"the recipe of {run.path}")
+    load_weights(model, weights, f"the weights of {run.path}")
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing from torch's annotations
     return model.eval()
 

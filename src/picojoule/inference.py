@@ -23,7 +23,7 @@ from picojoule import events
 from picojoule.activity import Activity, watch
 from picojoule.energy import EnergyMeter
 from picojoule.errors import PicojouleError, unknown
-from picojoule.evaluation import Split, load_model
+from picojoule.evaluation import Split, Trust, load_model
 from picojoule.hardware import PriceList
 from picojoule.hardware import get as price_list
 from picojoule.recipe import Recipe
@@ -141,8 +141,12 @@ def infer(
     split: Split | None = None,
     limit: int | None = None,
     engine: EngineName = "events",
+    trust: Trust = False,
 ) -> Inference:
-    """Answer pictures (PNG, JPEG), or the first `limit` images of a split, the one that `evaluate` measures."""
+    """Answer pictures (PNG, JPEG), or the first `limit` images of a split, the one that `evaluate` measures.
+
+    A model that is not picojoule's own needs `trust`, as `load_model` says.
+    """
     if engine not in get_args(EngineName):
         raise unknown("engine", engine, get_args(EngineName))
     if bool(images) == (split is not None):
@@ -153,7 +157,7 @@ def infer(
         raise unknown("split", split, get_args(Split))
     run = run if isinstance(run, Run) else Run.at(run)
     recipe = run.recipe
-    model = load_model(run)
+    model = load_model(run, trust)
     data = recipe.data.load()
     start = time.perf_counter()
     example = data.test.images[:4].float() / 255

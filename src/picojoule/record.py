@@ -15,7 +15,7 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,6 +58,13 @@ class Run:
     """A run folder."""
 
     path: Path
+    given_model: str | None = field(default=None, compare=False, repr=False)
+    """The model that the caller gave to be trained here, and so trusts; None where only the folder names one."""
+
+    @classmethod
+    def of(cls, recipe: Recipe, into: str | os.PathLike[str]) -> Run:
+        """The run, begun or not, of a recipe that the caller gave to be trained into a folder of runs."""
+        return cls(Path(into) / recipe.name, recipe.model.name)
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Run:

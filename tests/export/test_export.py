@@ -41,7 +41,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("to", pj.export.names())
 def test_a_trained_run_keeps_the_bounds(run: pj.Run, command: Command, tmp_path: Path, to: Any) -> None:
     """Layer by layer, end to end (1 spike in 10 000) and by class (99.9 % of 1 000 images), of a network that works."""
-    status, out, err = command("export", str(run.path), "--to", to, "--out", str(tmp_path / f"digits.{to}"))
+    status, out, err = command("export", str(run.path), "--trust", "--to", to, "--out", str(tmp_path / f"digits.{to}"))
     assert (status, err) == (0, "")
     path = Path(out.strip())
     assert path == tmp_path / f"digits.{to}"
@@ -57,16 +57,16 @@ def test_a_trained_run_keeps_the_bounds(run: pj.Run, command: Command, tmp_path:
 
 
 def test_the_file_goes_into_the_run_and_is_written_again_alike(run: pj.Run, command: Command) -> None:
-    status, out, _ = command("export", str(run.path), "--to", "nir")
+    status, out, _ = command("export", str(run.path), "--trust", "--to", "nir")
     assert (status, out) == (0, f"{run.path / 'network.nir'}\n")
     before = (run.path / "network.nir").read_bytes()
-    command("export", str(run.path), "--to", "nir")
+    command("export", str(run.path), "--trust", "--to", "nir")
     assert (run.path / "network.nir").read_bytes() == before
 
 
 def test_json_is_one_document(run: pj.Run, command: Command, tmp_path: Path) -> None:
     path = tmp_path / "digits.onnx"
-    status, out, err = command("export", str(run.path), "--to", "onnx", "--out", str(path), "--json")
+    status, out, err = command("export", str(run.path), "--trust", "--to", "onnx", "--out", str(path), "--json")
     assert (status, err) == (0, "")
     assert json.loads(out) == {
         "run": str(run.path),
@@ -92,7 +92,7 @@ def test_mistakes_are_one_sentence(
         (str(run.path), "--to", "nir", "--out", str(tmp_path)): ("is a folder", "--out"),
         (str(run.path), "--to", "onnx"): ("onnxscript", "pip install 'picojoule[onnx]'"),
     }.items():
-        status, out, err = command("export", *arguments)
+        status, out, err = command("export", "--trust", *arguments)
         assert (status, out, err.count("\n")) == (2, "", 1)
         assert all(part in err for part in parts), err
     assert not list(tmp_path.glob("*.nir")) + list(tmp_path.glob("no"))

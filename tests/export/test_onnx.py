@@ -95,7 +95,7 @@ def test_a_fixed_batch_size_is_refused() -> None:
 def test_other_neurons(kind: str) -> None:
     """What NIR has no node for: neurons over time, and networks that do not spike."""
     over_time = ["model.name=tiny:over_time", "neuron.steps=3"] if kind in ("if", "lif") else []
-    net = build_model(tiny.recipe(f"neuron.kind={kind}", "penalty.strength=0", *over_time))
+    net = build_model(tiny.recipe(f"neuron.kind={kind}", "penalty.strength=0", *over_time), trust=True)
     images = torch.rand(5, 1, 32, 32)
     lived_in(net, images)
     with torch.no_grad():

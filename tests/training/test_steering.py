@@ -102,8 +102,8 @@ def test_any_network_is_steered_and_left_as_it_was(
 ) -> None:
     built: list[tuple[nn.Module, list[object]]] = []
 
-    def build(recipe: pj.Recipe) -> nn.Module:
-        model = build_model(recipe)
+    def build(recipe: pj.Recipe, trust: bool) -> nn.Module:
+        model = build_model(recipe, trust)
         built.append((model, settings(model)))
         return model
 

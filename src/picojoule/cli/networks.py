@@ -12,7 +12,7 @@ import typer
 from torch import nn
 
 from picojoule import evaluation, export, zoo
-from picojoule.cli.options import AsJson, FinishedRun, FolderOfRuns, one_of
+from picojoule.cli.options import AsJson, FinishedRun, FolderOfRuns, Trusted, TrustedModel, consent, one_of
 from picojoule.cli.streams import note, show, show_json, standard_output_kept
 from picojoule.errors import PicojouleError
 from picojoule.kept import missed
@@ -56,6 +56,8 @@ def evaluate(
         int | None,
         typer.Option(help="Convert a run with quantised ReLUs to spikes over so many time steps, and measure that."),
     ] = None,
+    trust: Trusted = False,
+    model: TrustedModel = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure a trained network: accuracy, energy by layer, firing rates, dead neurons.
@@ -65,7 +67,9 @@ def evaluate(
     Example: `picojoule evaluate runs/cnn7-fashion-mnist-target0.8-10-s0-0123456789ab --convert-steps 5`
     """
     with standard_output_kept():  # a model may print; standard output is the command's
-        result = evaluation.evaluate(run, one_of("--split", split, _SPLITS), convert_steps=convert_steps)
+        result = evaluation.evaluate(
+            run, one_of("--split", split, _SPLITS), convert_steps=convert_steps, trust=consent(trust, model)
+        )
     with contextlib.suppress(PicojouleError):  # the weights were measured, whatever became of the result
         shortfall = missed(Run.at(run))
         if shortfall is not None:
@@ -86,6 +90,8 @@ def infer(
     split: Annotated[str | None, typer.Option(help="Instead of files: test or validation of its data set.")] = None,
     limit: Annotated[int | None, typer.Option(help="Only so many images of the split.")] = None,
     engine: Annotated[str, typer.Option(help="events (walks only spikes) or dense (PyTorch).")] = "events",
+    trust: Trusted = False,
+    model: TrustedModel = None,
     as_json: AsJson = False,
 ) -> None:
     """Let a trained network answer images: class, confidence, and the synaptic operations, energy and time it took.
@@ -101,7 +107,12 @@ def infer(
     part = None if split is None else one_of("--split", split, _SPLITS)
     with standard_output_kept():  # a model may print; standard output is the command's
         result = inference.infer(
-            run, images or (), split=part, limit=limit, engine=one_of("--engine", engine, _ENGINES)
+            run,
+            images or (),
+            split=part,
+            limit=limit,
+            engine=one_of("--engine", engine, _ENGINES),
+            trust=consent(trust, model),
         )
     if as_json:
         show_json(result.to_dict())
@@ -150,6 +161,8 @@ def export_run(
     run: FinishedRun,
     to: Annotated[str, typer.Option(help="nir (chips and simulators) or onnx (everything else).")],
     out: Annotated[Path | None, typer.Option(help="The file; without it, network.nir or network.onnx in RUN.")] = None,
+    trust: Trusted = False,
+    model: TrustedModel = None,
     as_json: AsJson = False,
 ) -> None:
     """Hand a trained network to chips and other tools. Prints the file's path.
@@ -160,8 +173,8 @@ def export_run(
     finished = Run.at(run)
     example = torch.zeros(1, *finished.recipe.input_shape)
     with standard_output_kept():  # a model may print; standard output is the command's
-        model = evaluation.load_model(finished)
-        path = export.write(model, example, "onnx" if to == "onnx" else "nir", out or run / f"network.{to}", note)
+        network = evaluation.load_model(finished, consent(trust, model))
+        path = export.write(network, example, "onnx" if to == "onnx" else "nir", out or run / f"network.{to}", note)
     if as_json:
         facts = {
             "run": str(run),

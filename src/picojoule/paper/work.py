@@ -39,7 +39,7 @@ class Bench:
 
     def finished(self, recipes: Iterable[Recipe]) -> list[Run]:
         """Those runs that are done, in that order."""
-        runs = [Run(self.folder / recipe.name) for recipe in recipes]
+        runs = [Run.of(recipe, self.folder) for recipe in recipes]
         return [run for run in runs if run.finished]
 
     def tests(self, recipes: Iterable[Recipe]) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ def run(
         raise PicojouleError(f"the address {address} is that of a Ray cluster: run it on ray, or leave it out")
     made(Path(into))  # or every run would say that it cannot be
     recipes = tuple(dict.fromkeys(recipes))
-    jobs = [Job(recipe, Run(Path(into) / recipe.name)) for recipe in recipes]
+    jobs = [Job(recipe, Run.of(recipe, into)) for recipe in recipes]
     watcher = watcher if watcher is not None else Board()
     to_do = [job.recipe for job in jobs if not job.run.finished]
     crew: Crew = Cluster(workers, address) if on == "ray" and to_do else Local(workers or default_workers(to_do))

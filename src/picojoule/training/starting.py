@@ -26,7 +26,7 @@ def train(fabric: Fabric, run: Run, recipe: Recipe, data: Data, reporters: tuple
     torch.manual_seed(recipe.seed)
     torch.set_num_threads(recipe.training.threads)
     reporters = (reporters or (Log(),)) if fabric.global_rank == 0 else ()
-    model = build_model(recipe)
+    model = build_model(recipe, trust=True)  # a recipe that is given to be trained is the caller's word
     if fabric.global_rank:  # the same weights in every process, but not the same dropout
         torch.manual_seed(int(np.random.SeedSequence((recipe.seed, fabric.global_rank)).generate_state(1)[0]))
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing from torch's annotations

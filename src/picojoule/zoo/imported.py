@@ -7,7 +7,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import nn
@@ -18,7 +18,8 @@ from picojoule.errors import PicojouleError
 def build(name: str, **settings: Any) -> nn.Module:
     """Call the factory behind `package.module:factory`, with those of the settings that it takes.
 
-    The current folder is searched too.
+    The current folder is searched too. This runs code: whoever calls it has been told the name by the user, or has the
+    user's consent (`evaluation.build_model`).
 
     >>> build("torch.nn:Identity")
     Identity()
@@ -48,10 +49,8 @@ def _find(name: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise PicojouleError(f"{name!r} names no model: write package.module:factory")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # standard output belongs to the command
+        with contextlib.redirect_stdout(sys.stderr), _current_folder_first():  # standard output is the command's
             module = importlib.import_module(module_name)
     except Exception as error:  # the user's module may raise anything
         raise PicojouleError(
@@ -66,6 +65,22 @@ def _find(name: str) -> Callable[..., Any]:
         )
     found: Callable[..., Any] = factory
     return found
+
+
+@contextlib.contextmanager
+def _current_folder_first() -> Iterator[None]:
+    """For the import of the user's module; afterwards it comes last, so that no file in it passes for a library."""
+    here = os.getcwd()
+    if here in sys.path:
+        yield
+        return
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # the module may have changed the path itself
+            sys.path.remove(here)
+        sys.path.append(here)
 
 
 def _accepted(factory: Callable[..., Any], settings: dict[str, Any]) -> dict[str, Any]:

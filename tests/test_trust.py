@@ -1,0 +1,171 @@
+"""Whose code runs: what a stranger's run folder names is neither imported nor called without consent."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import picojoule as pj
+import tiny
+from picojoule.cli import main
+from picojoule.evaluation import build_model
+
+Command = Callable[..., tuple[int, str, str]]
+RUN_COMMANDS = [("evaluate",), ("infer", "--split", "test", "--limit", "1"), ("export", "--to", "onnx")]
+
+STRANGE = """
+from pathlib import Path
+Path("imported").touch()
+def build(classes, in_channels, neuron):
+    Path("called").touch()
+    import tiny
+    return tiny.net(classes, in_channels, neuron)
+"""
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    def command(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["picojoule", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return int(stop.value.code or 0), captured.out, captured.err
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    run = pj.fit(tiny.recipe("training.epochs=1"), tmp_path_factory.mktemp("runs"))
+    return (run.path / "weights.safetensors").read_bytes()
+
+
+@pytest.fixture
+def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: bytes) -> Path:
+    """A stranger's run folder, in the current folder beside the module that it names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "strange", raising=False)
+    Path("strange.py").write_text(STRANGE)
+    folder = tmp_path / "foreign"
+    folder.mkdir()
+    (folder / "recipe.toml").write_text(tiny.recipe("model.name=strange:build").to_toml())
+    (folder / "weights.safetensors").write_bytes(weights)
+    return folder
+
+
+def ran() -> list[str]:
+    return [name for name in ("imported", "called") if Path(name).exists()]
+
+
+@pytest.mark.parametrize("request_", RUN_COMMANDS, ids=lambda request: request[0])
+def test_code_that_a_run_folder_names_waits_for_consent(
+    foreign: Path, command: Command, request_: tuple[str, ...]
+) -> None:
+    name, *options = request_
+    before = sorted(foreign.iterdir())
+    status, out, err = command(name, foreign, *options)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "'strange:build'" in err
+    assert "add --trust, or --model strange:build" in err
+    assert ran() == []
+    assert sorted(foreign.iterdir()) == before
+
+    for consent in (("--trust",), ("--model", "strange:build")):
+        sys.modules.pop("strange", None)
+        for trace in ran():
+            Path(trace).unlink()
+        status, _, err = command(name, foreign, *options, *consent)
+        assert (status, ran()) == (0, ["imported", "called"]), err
+
+
+@pytest.mark.parametrize("more", [(), ("--trust",)])
+def test_consent_to_one_factory_is_none_to_another(foreign: Path, command: Command, more: tuple[str, ...]) -> None:
+    for other in ("tiny:net", "strange:other", "cnn7", ""):
+        status, out, err = command("evaluate", foreign, "--model", other, *more)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert f"'strange:build', not {other!r}" in err
+    assert ran() == []
+
+
+@pytest.mark.parametrize("request_", RUN_COMMANDS, ids=lambda request: request[0])
+def test_a_factory_that_ends_the_process_does_not(foreign: Path, request_: tuple[str, ...]) -> None:
+    """In a process of its own, for `os.abort` would take the tests along."""
+    (foreign / "recipe.toml").write_text(tiny.recipe("model.name=os:abort").to_toml())
+    name, *options = request_
+    done = subprocess.run(
+        [sys.executable, "-m", "picojoule", name, str(foreign), *options], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert "'os:abort'" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("report", "--out", "page"), ("pick", "--max-loss", "1")])
+def test_commands_on_folders_of_runs_run_none_of_their_code(
+    foreign: Path, command: Command, arguments: tuple[str, ...]
+) -> None:
+    figures = {"accuracy": 0.5, "loss": 1.0, "joules": 1e-9, "synops": 9.0, "samples": 9, "layers": []}
+    result = {"test": figures, "validation": figures, "epochs": 1}
+    pj.Run.at(foreign).write_result(result)
+    name, *options = arguments
+    command(name, foreign.parent, *options)
+    assert ran() == []
+
+
+def test_the_folder_of_a_recipe_says_nothing_that_the_recipe_given_does_not(foreign: Path, command: Command) -> None:
+    """Training resumes a stranger's folder only with the very recipe, whose model is then the user's own word."""
+    given = tiny.recipe("training.epochs=1")
+    folder = foreign.rename(foreign.parent / given.name)
+    Path("mine.toml").write_text(given.to_toml())
+    status, _, err = command("train", "mine.toml", "--into", folder.parent)
+    assert status == 2
+    assert "belongs to another recipe" in err
+    assert ran() == []
+
+
+def test_in_python(foreign: Path) -> None:
+    for refused in (
+        lambda: pj.evaluate(foreign),
+        lambda: pj.infer(foreign, split="test", limit=1),
+        lambda: pj.load_model(pj.Run.at(foreign)),
+        lambda: build_model(pj.Run.at(foreign).recipe),
+    ):
+        with pytest.raises(pj.PicojouleError, match=r"'strange:build', which is not picojoule's own .* trust=True"):
+            refused()
+    assert ran() == []
+    assert pj.evaluate(foreign, trust="strange:build").samples == pj.evaluate(foreign, trust=True).samples
+
+
+def test_what_the_caller_trained_is_his_own(tmp_path: Path) -> None:
+    recipe = tiny.recipe("training.epochs=1")
+    run = pj.fit(recipe, tmp_path)
+    pj.load_model(run)  # the recipe came from the caller
+    pj.load_model(pj.fit(recipe, tmp_path))  # once more, though nothing was trained
+    [swept] = pj.sweep.run([recipe], tmp_path).runs
+    pj.load_model(swept)
+    assert swept == run == pj.Run.at(run.path)
+    with pytest.raises(pj.PicojouleError, match="names the model 'tiny:net'"):
+        pj.load_model(pj.Run.at(run.path))
+    run.write_text("recipe.toml", tiny.recipe("training.epochs=1", "model.name=os:abort").to_toml())
+    with pytest.raises(pj.PicojouleError, match="names the model 'os:abort'"):
+        pj.load_model(run)
+
+
+def test_models_of_the_zoo_need_no_consent(tmp_path: Path) -> None:
+    recipe = tiny.recipe("model.name=cnn7")
+    (tmp_path / "recipe.toml").write_text(recipe.to_toml())
+    pj.Run.at(tmp_path).write_weights(build_model(recipe).state_dict())
+    pj.load_model(pj.Run.at(tmp_path))
+
+
+def test_files_of_the_current_folder_pass_for_no_library_afterwards(foreign: Path) -> None:
+    """A module that is imported later, such as one of a library, is not looked for in the current folder first."""
+    here = str(foreign.parent)
+    pj.load_model(pj.Run.at(foreign), trust=True)
+    assert sys.path[0] != here
+    assert sys.path[-1] == here
