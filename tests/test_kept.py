@@ -19,7 +19,12 @@ def ended(guard: bool | None = None, **outcome: object) -> dict[str, object]:
     """A result of 30 % where 20 % was asked for."""
     budget = {"target_joules": 2e-6, "met": False, "epoch": 6, "baseline_joules": None, "silenced": [], "held": []}
     recipe = {"penalty": {"guard": guard}}
-    return {"reference_joules": 1e-5, "validation": {"joules": 3e-6}, "budget": budget | outcome, "recipe": recipe}
+    return {
+        "reference_joules": 1e-5,
+        "validation": tiny.figures(joules=3e-6),
+        "budget": budget | outcome,
+        "recipe": recipe,
+    }
 
 
 @pytest.mark.parametrize(
@@ -93,13 +98,13 @@ def test_commands_on_a_run_that_missed_its_budget_say_so(
         {"reference_joules": None},
         {"reference_joules": 0},
         {"validation": {}},
-        {"validation": {"joules": "few"}},
+        {"validation": tiny.figures() | {"joules": "few"}},
     ],
     ids=str,
 )
 def test_a_result_with_a_damaged_budget_is_refused(tmp_path: Path, damage: dict[str, object]) -> None:
     run = pj.Run(tmp_path)
-    result = ended() | {"test": {"accuracy": 0.5, "joules": 1e-6}}
+    result = ended() | {"test": tiny.figures()}
     run.write_text("result.json", json.dumps(result))
     assert missed(run) == verdict(result)
     run.write_text("result.json", json.dumps(result | damage))

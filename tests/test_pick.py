@@ -22,10 +22,6 @@ FIGURES = {  # strength: (validation accuracy, validation joules) of three seeds
 }
 
 
-def measured(accuracy: float, joules: float) -> dict[str, Any]:
-    return {"accuracy": accuracy, "joules": joules, "synops": joules / 0.9e-12, "rate_mean": 0.1, "dead_rate": 0.01}
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Results as runs leave them, with a test split that is one point worse and a tenth cheaper."""
@@ -35,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
             run = Run(tmp_path / recipe.name)
             run.path.mkdir()
             run.write_text("recipe.toml", recipe.to_toml())
-            result = {"validation": measured(accuracy, joules), "test": measured(accuracy - 0.01, 0.9 * joules)}
+            result = {"validation": tiny.figures(accuracy, joules), "test": tiny.figures(accuracy - 0.01, 0.9 * joules)}
             run.write_text("result.json", json.dumps(result))
             run.write_weights({})
     return tmp_path
@@ -111,7 +107,9 @@ def test_what_cannot_be_compared(folder: Path, other: tuple[str, ...]) -> None:
     run = Run(folder / "other")
     run.path.mkdir()
     run.write_text("recipe.toml", tiny.recipe(*other).to_toml())
-    run.write_text("result.json", json.dumps({"validation": measured(0.99, 1e-9), "test": measured(0.99, 1e-9)}))
+    run.write_text(
+        "result.json", json.dumps({"validation": tiny.figures(0.99, 1e-9), "test": tiny.figures(0.99, 1e-9)})
+    )
     with pytest.raises(pj.PicojouleError, match=r"cannot be compared \(digits.*; .*\): name a folder"):
         pick(folder, Limits.read(1, None, None))
 
@@ -165,7 +163,7 @@ def test_the_export_is_one_that_the_neurons_have(tmp_path: Path, kind: str, form
     run = Run(tmp_path / "only")
     run.path.mkdir()
     run.write_text("recipe.toml", tiny.recipe(f"neuron.kind={kind}").to_toml())
-    run.write_text("result.json", json.dumps({split: measured(0.9, 1e-6) for split in ("validation", "test")}))
+    run.write_text("result.json", json.dumps({split: tiny.figures(0.9, 1e-6) for split in ("validation", "test")}))
     run.write_weights({})
     assert pick(tmp_path, Limits.read(None, "1J", None)).export == f"picojoule export {run.path} --to {form}"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import pickle
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import torch
 import picojoule as pj
 import tiny
 from picojoule.interruption import Interrupted
-from picojoule.record import Checkpoint, Run, made, write_atomically
+from picojoule.record import Checkpoint, Run
 
 
 def checkpoint(epoch: int, batch: int = 0) -> Checkpoint:
@@ -134,47 +133,6 @@ def test_where_every_checkpoint_is_damaged_the_run_starts_afresh_and_can_be_stop
 # --- Writing ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("call", ["fsync", "replace"])
-@pytest.mark.parametrize(("code", "remedy"), [(errno.ENOSPC, "free some space"), (errno.EROFS, "make the folder writ")])
-def test_a_failed_write_leaves_the_old_file_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int, remedy: str
-) -> None:
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-
-    def fail(*arguments: Any) -> None:
-        raise OSError(code, os.strerror(code))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, call, fail)
-        with pytest.raises(pj.PicojouleError, match=remedy) as caught:
-            write_atomically(path, b"new")
-    assert str(path) in str(caught.value)
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
-    write_atomically(path, b"new")
-    assert path.read_bytes() == b"new"
-
-
-def test_a_folder_that_cannot_be_flushed_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    true_fsync = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not on this file system")
-        true_fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    write_atomically(tmp_path / "file", b"new")
-    assert (tmp_path / "file").read_bytes() == b"new"
-
-
-def test_what_is_written_has_the_usual_permissions(tmp_path: Path) -> None:
-    write_atomically(tmp_path / "ours", b"")
-    (tmp_path / "usual").write_bytes(b"")
-    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode
-
-
 def test_beginning_again_sweeps_up_what_a_killed_process_left(run: Run) -> None:
     left = run.path / ".result.json.0123abcd.tmp"
     left.write_text("half a res")
@@ -271,14 +229,6 @@ def test_a_result_that_is_none_is_refused(run: Run, content: str) -> None:
     run.write_text("result.json", content)
     with pytest.raises(pj.PicojouleError, match="is no result of picojoule"):
         _ = run.result
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    assert made(tmp_path / "a" / "b").is_dir()
-    (tmp_path / "file").touch()
-    for wrong in (tmp_path / "file", tmp_path / "file" / "b"):
-        with pytest.raises(pj.PicojouleError, match=f"the folder {wrong} cannot be made .*choose another place"):
-            made(wrong)
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)

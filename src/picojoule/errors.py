@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -22,4 +23,15 @@ def unknown(what: str, given: str, valid: Iterable[str], otherwise: str = "") ->
     valid = list(valid)
     near = get_close_matches(given.lower(), valid, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return PicojouleError(f"unknown {what} {given!r}: {hint}choose one of {', '.join(valid)}{otherwise}")
+    odd = foreign_letters(given) if near else ""
+    return PicojouleError(f"unknown {what} {given!r}{odd}: {hint}choose one of {', '.join(valid)}{otherwise}")
+
+
+def foreign_letters(given: str) -> str:
+    """A remark on letters that look like others, for a word that is nearly right: no name of picojoule's has them.
+
+    >>> foreign_letters("d\\u0430ta.name"), foreign_letters("data.nme")
+    (' (with CYRILLIC SMALL LETTER A)', '')
+    """
+    names = dict.fromkeys(unicodedata.name(letter, f"U+{ord(letter):04X}") for letter in given if not letter.isascii())
+    return f" (with {', '.join(list(names)[:3])})" if names else ""

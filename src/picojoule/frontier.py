@@ -185,6 +185,11 @@ def frontier(
     for number, point in enumerate(chain):
         title = f"point {number} of {len(chain) - 1}, λ' = {point.penalty.strength:g}"
         runs.append(fit(point, into, reporters=reporters(title), accelerator=accelerator, devices=devices))
+        if runs[-1].figure("validation", "joules") is None:
+            raise PicojouleError(
+                f"{runs[-1].path / 'result.json'} is no result of a frontier (it has no joules): remove it and run the "
+                "same command again"
+            )
         accuracy, least = (run.result["validation"]["accuracy"] for run in (runs[-1], runs[0]))
         if accuracy < BROKEN * least:
             say(

@@ -11,7 +11,6 @@ from typing import Any
 from torch import Tensor
 
 from picojoule.budget import tolerance
-from picojoule.errors import PicojouleError
 from picojoule.record import Run
 from picojoule.units import format_joules
 
@@ -107,9 +106,15 @@ def verdict(result: Mapping[str, Any]) -> str | None:
 def _remedy(result: Mapping[str, Any], outcome: Mapping[str, Any]) -> str:
     if outcome["held"]:
         return "ask for more energy, or train with penalty.guard=false, which may silence what the guard holds"
-    if outcome["silenced"] and result["recipe"]["penalty"]["guard"] is False:  # with a budget, None is on
+    if outcome["silenced"] and _guard(result) is False:  # with a budget, None is on
         return "ask for more energy, or train with penalty.guard=true, which keeps layers from falling silent"
     return "train for more epochs, or ask for more energy"
+
+
+def _guard(result: Mapping[str, Any]) -> bool | None:
+    """The recipe's; None, which is on, where a result does not hold its recipe."""
+    penalty = result["recipe"].get("penalty") if isinstance(result.get("recipe"), dict) else None
+    return penalty.get("guard") if isinstance(penalty, dict) else None
 
 
 def missed(run: Run) -> str | None:
@@ -117,10 +122,4 @@ def missed(run: Run) -> str | None:
     if not run.finished:
         return None
     result = run.result
-    try:
-        return verdict(result) if result.get("budget") and not result["budget"]["met"] else None
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        raise PicojouleError(
-            f"{run.path / 'result.json'} is no result of picojoule (its budget object is damaged): remove it and run "
-            "`picojoule train` with the same recipe again"
-        ) from None
+    return verdict(result) if result.get("budget") and not result["budget"]["met"] else None

@@ -275,21 +275,7 @@ def _scale(run: Run) -> str:
 
 
 def _spends(run: Run) -> bool:
-    result = run.result
-    try:
-        measured = [result[split] for split in _SPLITS]
-        if None in [figures["joules"] for figures in measured]:
-            return False
-        # NaN compares with nothing, so a network with it would be chosen or not by its place in the list.
-        sound = all(math.isfinite(figures[key]) for figures in measured for key in _FIGURES)
-    except (KeyError, TypeError):
-        sound = False
-    if not sound:
-        raise PicojouleError(
-            f"{run.path / 'result.json'} is no result of picojoule: remove it and run `picojoule train` with the same "
-            "recipe again"
-        )
-    return True
+    return run.figure("validation", "joules") is not None
 
 
 def _but_for_the_seed(run: Run) -> str:
@@ -299,6 +285,6 @@ def _but_for_the_seed(run: Run) -> str:
     for section, key in (("training", "start_from"), ("penalty", "reference")):
         name = content[section].get(key)
         other = Run(run.path.parent / name) if name else None
-        if other is not None and (other.path / "recipe.toml").is_file():
+        if other is not None and os.path.isfile(other.path / "recipe.toml"):
             content[section][key] = _but_for_the_seed(other)
     return json.dumps(content, sort_keys=True)

@@ -1,19 +1,16 @@
 """A run on disk: its recipe, metrics, result, weights, and the checkpoints it resumes from.
 
-Every file is complete or absent: it is written beside its place, flushed to the disk, and renamed. Tensors are
-safetensors and everything else is TOML, JSON or text, so nothing that is loaded can run code. A finished run is one
-that has `result.json`; one that failed has `failure.txt`, which says why.
+Every file is complete or absent (`files`). Tensors are safetensors and everything else is TOML, JSON or text, so
+nothing that is loaded can run code. A finished run is one that has `result.json`; one that failed has `failure.txt`,
+which says why.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
-import math
 import os
-import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,15 +22,20 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from picojoule import files
 from picojoule.errors import PicojouleError
 from picojoule.interruption import Interrupted
 from picojoule.recipe import Recipe
+from picojoule.result import Damage, checked_metrics, checked_result
 
 KEPT_CHECKPOINTS = 2
 """The newest, and the one before it in case the newest turns out to be damaged."""
 
 _METADATA = "picojoule"
+_RECIPE = "recipe.toml"
+_METRICS = "metrics.jsonl"
 _WEIGHTS = "weights.safetensors"
+_RESULT = "result.json"
 _FAILURE = "failure.txt"
 
 
@@ -70,7 +72,7 @@ class Run:
     def at(cls, path: str | os.PathLike[str]) -> Run:
         """An existing run."""
         run = cls(Path(path))
-        if not os.path.isfile(run.path / "recipe.toml"):  # pathlib's own raises where a folder may not be read
+        if not os.path.isfile(run.path / _RECIPE):  # pathlib's own raises where a folder may not be read
             raise PicojouleError(
                 f"{os.fspath(path)} is no run folder (it has no recipe.toml): name a folder that `picojoule train` made"
             )
@@ -79,7 +81,7 @@ class Run:
     def beside(self, name: str, key: str) -> Run:
         """A finished run in the same folder, which this run's recipe names under that key."""
         other = Run(self.path.parent / name)
-        if not (other.path / "recipe.toml").is_file():
+        if not os.path.isfile(other.path / _RECIPE):
             raise PicojouleError(
                 f"{key} = {name!r}, but there is no such run in {self.path.parent}: train it first, into that folder"
             )
@@ -91,11 +93,11 @@ class Run:
 
     @property
     def recipe(self) -> Recipe:
-        return Recipe.load(self.path / "recipe.toml")
+        return Recipe.load(self.path / _RECIPE)
 
     @property
     def finished(self) -> bool:
-        return (self.path / "result.json").is_file()
+        return os.path.isfile(self.path / _RESULT)
 
     @property
     def result(self) -> dict[str, Any]:
@@ -103,27 +105,18 @@ class Run:
             raise PicojouleError(
                 f"{self.path} is not finished: run `picojoule train` with the same recipe again, it will resume"
             )
-        path = self.path / "result.json"
-        result = _read_json(path)
-        test = result.get("test") if isinstance(result, dict) else None
-        if not isinstance(test, dict) or not {"accuracy", "joules"} <= test.keys():
-            raise PicojouleError(
-                f"{path} is no result of picojoule (it has no test object): remove it and run `picojoule train` with "
-                "the same recipe again"
-            )
-        return dict(result)
+        path = self.path / _RESULT
+        remedy = "remove it and run `picojoule train` with the same recipe again"
+        try:
+            return checked_result(files.read_json(path))
+        except Damage as fault:
+            raise PicojouleError(f"{path} is no result of picojoule ({fault}): {remedy}") from None
+        except (OSError, ValueError) as fault:
+            raise PicojouleError(f"{path} cannot be read ({files.reason(fault)}): {remedy}") from None
 
     def figure(self, split: Literal["test", "validation"], key: str) -> float | None:
         """One figure of the result, such as the joules on the validation images; None where the network has none."""
-        part = self.result.get(split)
-        figure = part.get(key, math.nan) if isinstance(part, dict) else math.nan
-        if figure is None:
-            return None
-        if isinstance(figure, bool) or not isinstance(figure, int | float) or not math.isfinite(figure):
-            raise PicojouleError(
-                f"{self.path / 'result.json'} is no result of picojoule (its {split} object has no number {key}): "
-                "remove it and run `picojoule train` with the same recipe again"
-            )
+        figure: float | None = self.result[split][key]
         return figure
 
     @property
@@ -132,7 +125,7 @@ class Run:
         if self.finished:
             return None
         try:
-            return (self.path / _FAILURE).read_text(encoding="utf-8", errors="replace").strip()
+            return files.read_bytes(self.path / _FAILURE).decode(errors="replace").strip()
         except OSError:
             return None
 
@@ -140,18 +133,19 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """One entry an epoch."""
         try:
-            lines = (self.path / "metrics.jsonl").read_text().splitlines()
-            return [json.loads(line) for line in lines]
+            lines = files.read_text(self.path / _METRICS).splitlines()
+            return checked_metrics([files.parse_json(line) for line in lines])
         except FileNotFoundError:
             return []
-        except (OSError, ValueError, RecursionError) as fault:
+        except (OSError, ValueError, Damage) as fault:
             raise PicojouleError(
-                f"{self.path / 'metrics.jsonl'} is damaged ({fault}): remove it, or train again in another folder"
+                f"{self.path / _METRICS} is damaged ({files.reason(fault)}): remove it, or train again in another "
+                "folder"
             ) from None
 
     @property
     def has_weights(self) -> bool:
-        return (self.path / _WEIGHTS).is_file()
+        return os.path.isfile(self.path / _WEIGHTS)
 
     @property
     def weights(self) -> dict[str, Tensor]:
@@ -178,16 +172,18 @@ class Run:
             ) from None
         except OSError as fault:
             raise PicojouleError(
-                f"cannot write in the run folder {self.path} ({fault.strerror}): {_remedy(fault)}, or choose another "
-                "with --into"
+                f"cannot write in the run folder {self.path} ({files.reason(fault)}): "
+                f"{files.remedy(fault).removesuffix(',')}, or choose another with --into"
             ) from None
         try:
-            for left in self.path.glob(".*.tmp"):  # by a process that was killed while it wrote
-                left.unlink(missing_ok=True)
-            if (self.path / "recipe.toml").is_file():
+            for left in self.path.glob(files.LEFT_BEHIND):
+                files.remove(left)
+            for name in (_RECIPE, _METRICS, _WEIGHTS, _RESULT):  # not found out after hours of training
+                files.check_destination(self.path / name)
+            if os.path.isfile(self.path / _RECIPE):
                 self.check_recipe(recipe)
             else:
-                self.write_text("recipe.toml", recipe.to_toml())
+                self.write_text(_RECIPE, recipe.to_toml())
             with self._noting_failure():
                 yield
         finally:
@@ -196,7 +192,7 @@ class Run:
     @contextlib.contextmanager
     def _noting_failure(self) -> Iterator[None]:
         """A run that fails says why in its folder, until it is begun again; being told to stop is no failure."""
-        (self.path / _FAILURE).unlink(missing_ok=True)
+        files.remove(self.path / _FAILURE)
         try:
             yield
         except Interrupted:
@@ -219,32 +215,32 @@ class Run:
             )
 
     def write_text(self, name: str, text: str) -> None:
-        write_atomically(self.path / name, text.encode())
+        files.write_atomically(self.path / name, text.encode(errors="backslashreplace"))  # a path may be no text
 
     def write_metrics(self, metrics: list[dict[str, Any]]) -> None:
-        self.write_text("metrics.jsonl", "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in metrics))
+        self.write_text(_METRICS, "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in metrics))
 
     def write_weights(self, tensors: dict[str, Tensor]) -> None:
-        write_atomically(self.path / _WEIGHTS, _packed(tensors, {}))
+        files.write_atomically(self.path / _WEIGHTS, _packed(tensors, {}))
 
     def write_result(self, result: dict[str, Any]) -> None:
         """The last file of a run: once it is there, the checkpoints have done their duty."""
-        self.write_text("result.json", json.dumps(result, indent=2, allow_nan=False) + "\n")
+        self.write_text(_RESULT, json.dumps(result, indent=2, allow_nan=False) + "\n")
         self.remove_checkpoints()
 
     def remove_checkpoints(self) -> None:
         for path in self.checkpoints:
-            path.unlink(missing_ok=True)
+            files.remove(path)
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
         notes = {"epoch": checkpoint.epoch, "batch": checkpoint.batch, **checkpoint.notes}
         written = self.path / f"checkpoint-{checkpoint.epoch:06d}-{checkpoint.batch:08d}.safetensors"
-        write_atomically(written, _packed(checkpoint.tensors, notes))
+        files.write_atomically(written, _packed(checkpoint.tensors, notes))
         # What is newer than the run itself was damaged, or it would have gone on from there.
         kept = [path for path in self.checkpoints if path <= written][-KEPT_CHECKPOINTS:]
         for path in self.checkpoints:
             if path not in kept:
-                path.unlink(missing_ok=True)
+                files.remove(path)
 
     def last_checkpoint(self, say: Callable[[str], None]) -> Checkpoint | None:
         """The newest checkpoint that is whole; damaged ones are named and left aside."""
@@ -265,53 +261,6 @@ class Run:
         return sorted(self.path.glob("checkpoint-*.safetensors"))
 
 
-def made(folder: Path) -> Path:
-    """The folder, which is there now."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise PicojouleError(
-            f"the folder {folder} cannot be made ({fault.strerror}): choose another place, or make this one writable"
-        ) from None
-    return folder
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """All of the file or none of it, on the disk when this returns."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        try:
-            with temporary.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
-    except OSError as fault:
-        raise PicojouleError(
-            f"cannot write {path} ({fault.strerror}): {_remedy(fault)} and run the same command again, nothing that "
-            "was finished is lost"
-        ) from fault
-    with contextlib.suppress(OSError):  # not every file system can; the file itself is whole in any case
-        _flush_folder(path.parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make a renaming outlast a power failure."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _remedy(fault: OSError) -> str:
-    return "free some space" if fault.errno in (errno.ENOSPC, errno.EDQUOT) else "make the folder writable"
-
-
 def _packed(tensors: dict[str, Tensor], notes: dict[str, Any]) -> bytes:
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(notes, allow_nan=False)
@@ -326,15 +275,19 @@ class _Damaged(Exception):
 
 def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
+        files.check_regular(path)
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
     except (OSError, SafetensorError, ValueError) as fault:
-        raise _Damaged(fault) from None
+        raise _Damaged(files.reason(fault)) from None
     digest, _, text = metadata.get(_METADATA, "").partition(" ")
     if digest != _digest(tensors, text):
         raise _Damaged("its content does not match its checksum")
-    notes: dict[str, Any] = json.loads(text)
+    try:
+        notes: dict[str, Any] = files.parse_json(text)
+    except ValueError as fault:
+        raise _Damaged(files.reason(fault)) from None
     return tensors, notes
 
 
@@ -344,12 +297,3 @@ def _digest(tensors: dict[str, Tensor], notes: str) -> str:
         digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError) as fault:
-        raise PicojouleError(
-            f"{path} cannot be read ({fault}): remove it and run `picojoule train` with the same recipe again"
-        ) from None

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -195,22 +196,22 @@ def test_a_folder_that_does_not_exist(tiny: dict[str, Contents], cache: Path, tm
         fetch("cifar-10", tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("method", ["iterdir", "open"])
+@pytest.mark.parametrize(("home", "name"), [(Path, "iterdir"), (os, "open")], ids=["folder", "file"])
 def test_a_folder_or_file_that_may_not_be_read(
-    method: str, tiny: dict[str, Contents], cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Any, name: str, tiny: dict[str, Contents], cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "train.bin").write_bytes(b"secret")
-    genuine = getattr(Path, method)
+    genuine = getattr(home, name)
 
-    def denied(path: Path, *arguments: object, **options: object) -> object:
+    def denied(path: Path | str, *arguments: object, **options: object) -> object:
         # The superuser may read anything, so permissions alone would not show it.
-        if path == folder or path.parent == folder:
+        if folder in (Path(path), Path(path).parent):
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return genuine(path, *arguments, **options)
 
-    monkeypatch.setattr(Path, method, denied)
+    monkeypatch.setattr(home, name, denied)
     with pytest.raises(PicojouleError, match=r"mine.* cannot be read \(Permission denied\)"):
         fetch("cifar-100", folder)
     assert left_in(cache) == []
@@ -473,6 +474,7 @@ def test_leftovers_of_a_killed_process_go_after_a_day(tiny: dict[str, Contents],
 CHILD = """
 import dataclasses, json, sys
 from pathlib import Path
+from typing import Any
 from picojoule.data import fetch, sets
 from picojoule.data.cache import is_intact
 from picojoule.data.checksum import OfficialFile

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from picojoule import tradeoff
+import tiny
+from picojoule import record, tradeoff
 from picojoule.paper import SCALES, find, reference
 from picojoule.paper.ablation import Ablation
 from picojoule.paper.curves import Tradeoff
@@ -27,13 +28,17 @@ def pretend(folder: Path, recipes: tuple[Recipe, ...], make: Make) -> Bench:
         run = Run(folder / recipe.name)
         run.path.mkdir(parents=True)
         run.write_text("recipe.toml", recipe.to_toml())
-        test: dict[str, Any] = {"samples": 100, "ann_joules": None, "layers": [], "dead_rate": 0.0, "rate_mean": 0.0}
-        run.write_text("result.json", json.dumps({"test": test | make(recipe)}))
+        measured: dict[str, Any] = tiny.figures() | {"samples": 100, "ann_joules": None, "layers": []} | make(recipe)
+        run.write_text("result.json", json.dumps({"test": measured, "validation": measured}))
     return Bench(SCALES["full"], folder, print)
 
 
 @pytest.mark.parametrize("name", ["ablation-vgg11-adam", "ablation-resnet18-msgd"])
-def test_the_papers_own_numbers_make_the_papers_own_table(name: str, tmp_path: Path) -> None:
+def test_the_papers_own_numbers_make_the_papers_own_table(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As rounded in print, a spread may be wider than any three seeds can have, such as a rate of 0.001 ± 0.002 %.
+    monkeypatch.setattr(record, "checked_result", lambda content: content)
     work = find(name).work
     assert isinstance(work, Ablation)
     rows = {row.setting: row for row in reference.ablation(work.label)}

@@ -150,7 +150,8 @@ def test_networks_without_spikes_have_no_curve(tmp_path: Path) -> None:
     recipe = synthetic.recipes(strengths=[0], seeds=[0], epochs=1, overrides=["neuron.kind=relu"])[0]
     run = synthetic.write(tmp_path, recipe)
     result = json.loads((run.path / "result.json").read_text())
-    result["test"] |= dict.fromkeys(("joules", "rate_mean", "dead_rate")) | {"layers": []}
+    for split in ("test", "validation"):
+        result[split] |= dict.fromkeys(("joules", "synops", "rate_mean", "dead_rate")) | {"layers": []}
     (run.path / "result.json").write_text(json.dumps(result))
     (setting,) = settings(gather(tmp_path))
     assert gather(tmp_path).counts["finished"] == 1

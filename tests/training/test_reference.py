@@ -14,7 +14,6 @@ import tiny
 from tiny import Watcher
 
 SHORT = ("penalty.strength=0", "training.epochs=4")
-FIGURES = {"accuracy": 0.5, "joules": 1e-8, "synops": 10_000.0}
 
 
 def test_a_reference_without_spikes_is_refused(tmp_path: Path) -> None:
@@ -41,7 +40,7 @@ def test_a_reference_that_cannot_be_compared_is_refused(
     reference = pj.Run(tmp_path / tiny.recipe(*base, f"{key}={other}").name)
     reference.path.mkdir()
     reference.write_text("recipe.toml", tiny.recipe(*base, f"{key}={other}").to_toml())
-    reference.write_text("result.json", json.dumps(dict.fromkeys(("test", "validation"), FIGURES)))
+    reference.write_text("result.json", json.dumps(dict.fromkeys(("test", "validation"), tiny.figures())))
     recipe = tiny.recipe(*base, *wanted, f"penalty.reference={reference.path.name}")
     with pytest.raises(pj.PicojouleError, match=rf"is a run with {key} = '{other}'.*: name a run with the same"):
         pj.fit(recipe, tmp_path)
@@ -65,8 +64,9 @@ DAMAGED: tuple[dict[str, Any], ...] = (
     {},
     {"validation": 3},
     {"validation": {}},
-    {"validation": {"joules": "few"}},
-    {"validation": {"joules": math.nan}},
+    {"validation": tiny.figures() | {"joules": "few"}},
+    {"validation": tiny.figures() | {"joules": math.nan}},
+    {"validation": tiny.figures() | {"joules": -1e-8}},
 )
 
 
@@ -75,9 +75,9 @@ def test_a_damaged_result_is_no_reference(tmp_path: Path, validation: dict[str, 
     baseline = pj.Run(tmp_path / tiny.recipe(*SHORT).name)
     baseline.path.mkdir()
     baseline.write_text("recipe.toml", tiny.recipe(*SHORT).to_toml())
-    baseline.write_text("result.json", json.dumps({"test": {"accuracy": 0.5, "joules": 1e-6}} | validation))
+    baseline.write_text("result.json", json.dumps({"test": tiny.figures()} | validation))
     recipe = tiny.recipe(*SHORT, "penalty.budget=50%", f"penalty.reference={baseline.path.name}")
-    with pytest.raises(pj.PicojouleError, match=r"result\.json is no result of picojoule \(its validation .*: remove"):
+    with pytest.raises(pj.PicojouleError, match=r"result\.json is no result of picojoule \(validation.*: remove"):
         pj.fit(recipe, tmp_path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from pathlib import Path
 from typing import Annotated, Literal
@@ -70,10 +69,12 @@ def evaluate(
         result = evaluation.evaluate(
             run, one_of("--split", split, _SPLITS), convert_steps=convert_steps, trust=consent(trust, model)
         )
-    with contextlib.suppress(PicojouleError):  # the weights were measured, whatever became of the result
-        shortfall = missed(Run.at(run))
-        if shortfall is not None:
-            note(f"picojoule: {shortfall}")
+    try:
+        remark = missed(Run.at(run))
+    except PicojouleError as fault:  # the weights were measured, whatever became of the result
+        remark = str(fault)
+    if remark is not None:
+        note(f"picojoule: {remark}")
     if as_json:
         show_json(result.to_dict())
         return

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from picojoule import files
 from picojoule.data.checksum import Damaged, OfficialFile
 from picojoule.data.sets import FileSet
 from picojoule.errors import PicojouleError
@@ -56,12 +57,14 @@ def read(dataset: FileSet, file: OfficialFile, root: Path) -> bytes:
     path = root / dataset.name / file.name
     fetch = f"picojoule data fetch {dataset.name}"
     try:
-        content = path.read_bytes()
+        content = files.read_bytes(path)
         file.check(content, str(path))
     except FileNotFoundError as fault:
         raise PicojouleError(f"{dataset.name} is not in the cache {root}: get it with `{fetch}`.") from fault
     except OSError as fault:
-        raise PicojouleError(f"{path} cannot be read ({fault.strerror}): correct its permissions.") from fault
+        raise PicojouleError(
+            f"{path} cannot be read ({files.reason(fault)}): {files.reading_remedy(fault)}."
+        ) from fault
     except Damaged as fault:
         raise PicojouleError(f"{fault}: get the data set again with `{fetch}`.") from fault
     return content
@@ -97,8 +100,8 @@ def workspace(dataset: FileSet, root: Path) -> Iterator[Path]:
                 f"or set PICOJOULE_DATA to a folder on another disk."
             ) from fault
         raise PicojouleError(
-            f"The cache folder {root} cannot be used ({fault.strerror or fault}): correct its permissions, "
-            f"or set PICOJOULE_DATA to a folder you can write to."
+            f"The cache folder {root} cannot be used ({files.reason(fault)}): "
+            f"{files.remedy(fault).removesuffix(',')}, or set PICOJOULE_DATA to a folder you can write to."
         ) from fault
 
 
@@ -115,27 +118,14 @@ def install(dataset: FileSet, contents: Iterable[tuple[OfficialFile, bytes]], wo
     staged = work / "checked"
     staged.mkdir()
     for file, content in contents:
-        with (staged / file.name).open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
+        files.write_flushed(staged / file.name, content)
     home = root / dataset.name
     home.mkdir(exist_ok=True)
     try:
         for file in dataset.files:
-            os.replace(staged / file.name, home / file.name)
+            os.replace(staged / file.name, files.destination(home / file.name))
     except OSError:
         with contextlib.suppress(OSError):
             home.rmdir()
         raise
-    _flush_folder(home)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make the renaming itself survive a power cut, where the system lets a folder be opened for that."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    files.flush_folder(home)

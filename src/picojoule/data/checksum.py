@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from picojoule.files import opened
+
 
 class Unavailable(Exception):
     """Why one source did not give a data set: a clause for the sentence that `fetch` raises when no source is left."""
@@ -50,5 +52,5 @@ def md5(chunks: Iterable[bytes]) -> str:
 
 def file_md5(path: Path) -> str:
     """MD5 of a file's content, read piece by piece."""
-    with path.open("rb") as stream:
+    with opened(path) as stream:
         return md5(iter(lambda: stream.read(1 << 20), b""))

@@ -12,6 +12,7 @@ from picojoule.data.checksum import Damaged, Unavailable
 from picojoule.data.progress import Progress, quiet
 from picojoule.data.sets import DataSet, EmbeddedSet, FileSet
 from picojoule.errors import PicojouleError
+from picojoule.files import reason
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ def fetch(
             raise PicojouleError(
                 f"{name} could not be taken from {folder}: {fault}; get that file again, or leave the folder out."
             ) from fault
-        except Unavailable as reason:
-            skipped.append(str(reason))
+        except Unavailable as why:
+            skipped.append(str(why))
     if cache.is_intact(dataset, home):
         return Fetched(name, "the cache", home / name, tuple(skipped))
     for source in dataset.sources:
@@ -78,8 +79,8 @@ def fetch(
                 progress(f"checking {name}", 0, None)
                 cache.install(dataset, dataset.layout.rebuild(dataset.files, work), work, home)
             return Fetched(name, source.title, home / name, tuple(skipped))
-        except Unavailable as reason:
-            skipped.append(f"{source.title}: {reason}")
+        except Unavailable as why:
+            skipped.append(f"{source.title}: {why}")
     raise PicojouleError(
         f"{name} could not be fetched ({'; '.join(skipped)}): check the network, or download the official files "
         f"elsewhere and name the folder that holds them."
@@ -91,7 +92,7 @@ def _install_from_folder(dataset: FileSet, folder: Path, home: Path) -> None:
         next(folder.iterdir(), None)
     except OSError as fault:
         raise PicojouleError(
-            f"The folder {folder} cannot be read ({fault.strerror}): name an existing folder that you may read."
+            f"The folder {folder} cannot be read ({reason(fault)}): name an existing folder that you may read."
         ) from fault
     with cache.workspace(dataset, home) as work:
         cache.install(dataset, dataset.layout.rebuild(dataset.files, folder), work, home)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
+import lzma
 import tarfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -22,6 +22,7 @@ import numpy as np
 from picojoule.data.checksum import Damaged, OfficialFile, Unavailable
 from picojoule.data.pickles import PIXELS, cifar_records
 from picojoule.errors import PicojouleError
+from picojoule.files import opened, parse_json, reading_remedy, reason
 
 # No genuine file is larger; what claims to be is not read into memory.
 _LARGEST = 256 << 20
@@ -54,13 +55,13 @@ class Folder:
     def read(self, name: str) -> bytes | None:
         path = self.path / name
         try:
-            with path.open("rb") as stream:
+            with opened(path) as stream:
                 return _read_all(stream, str(path))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as fault:
             raise PicojouleError(
-                f"{path} cannot be read ({fault.strerror}): give yourself read permission or name another folder."
+                f"{path} cannot be read ({reason(fault)}): {reading_remedy(fault)} or name another folder."
             ) from fault
 
     def where(self, name: str) -> str:
@@ -79,17 +80,19 @@ class Archive:
         """Read the members whose last name is wanted; nothing is unpacked to disk."""
         files: dict[str, bytes] = {}
         try:
-            with tarfile.open(path, "r:*") as archive:
+            with opened(path) as file, tarfile.open(fileobj=file, mode="r:*") as archive:
                 for member in archive:
                     name = member.name.rpartition("/")[2]
                     if member.isfile() and name in wanted:
                         stream = archive.extractfile(member)
                         assert stream is not None, "a regular member has a stream"
                         files[name] = _read_all(stream, f"{path}/{name}")
-        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as fault:
+        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as fault:
             raise Damaged(f"{path} is truncated or not an archive") from fault
-        except PermissionError as fault:
-            raise PicojouleError(f"{path} cannot be read ({fault.strerror}): give yourself read permission.") from fault
+        except OSError as fault:
+            if fault.errno is None:  # not the disk's: so a broken bzip2 stream is told
+                raise Damaged(f"{path} is truncated or not an archive") from fault
+            raise PicojouleError(f"{path} cannot be read ({reason(fault)}): {reading_remedy(fault)}.") from fault
         return cls(path, files)
 
     def read(self, name: str) -> bytes | None:
@@ -152,7 +155,7 @@ def cifar_picture(file: OfficialFile, shelf: Shelf) -> bytes | None:
                 raise Damaged(f"{where} is not {PIXELS // 3} RGB pixels wide")
             pixels = np.asarray(image)
         first = 0 if stem == "test_batch" else (int(stem[-1]) - 1) * len(pixels)
-        classes = np.array(json.loads(labels)[first : first + len(pixels)], dtype=np.uint8)
+        classes = np.array(parse_json(labels)[first : first + len(pixels)], dtype=np.uint8)
         planes = pixels.transpose(0, 2, 1).reshape(len(pixels), PIXELS)
         rows: bytes = np.concatenate([classes[:, None], planes], axis=1).tobytes()
         return rows

@@ -10,6 +10,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from picojoule import files
 from picojoule.data.sets import DATASETS
 from picojoule.errors import PicojouleError
 
@@ -24,7 +25,7 @@ def read_picture(path: Path, name: str, pad: int) -> Tensor:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=("PNG", "JPEG")) as picture:
+            with files.opened(path) as file, Image.open(file, formats=("PNG", "JPEG")) as picture:
                 converted = _of_bytes(ImageOps.exif_transpose(picture)).convert("L" if channels == 1 else "RGB")
     except FileNotFoundError:
         raise PicojouleError(f"there is no file {path}: check the path") from None
@@ -34,8 +35,12 @@ def read_picture(path: Path, name: str, pad: int) -> Tensor:
         raise PicojouleError(f"{path} is neither a PNG nor a JPEG picture: convert it to one of them") from None
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         raise PicojouleError(f"{path} has too many pixels to be safely read: save it smaller") from None
-    except (OSError, ValueError, SyntaxError) as fault:  # Pillow raises all of these
-        raise PicojouleError(f"{path} cannot be read ({fault}): save it anew") from None
+    except OSError as fault:
+        # Pillow's own have no number.
+        remedy = "save it anew" if fault.errno is None else files.reading_remedy(fault)
+        raise PicojouleError(f"{path} cannot be read ({files.reason(fault)}): {remedy}") from None
+    except (ValueError, SyntaxError) as fault:  # Pillow raises these too
+        raise PicojouleError(f"{path} cannot be read ({files.reason(fault)}): save it anew") from None
     border = pad
     if converted.size == (width + 2 * pad, height + 2 * pad):
         border = 0

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from picojoule.errors import PicojouleError, unknown
 from picojoule.export.nir import to_nir
 from picojoule.export.onnx import to_onnx
-from picojoule.record import write_atomically
+from picojoule.files import check_destination, write_atomically
 
 __all__ = ["Format", "names", "to_nir", "to_onnx", "write"]
 
@@ -58,6 +58,7 @@ def write(
         raise PicojouleError(f"{path} is a folder: name a file in it with --out")
     if not os.path.isdir(path.parent):
         raise PicojouleError(f"the folder {path.parent} does not exist: make it, or choose another file with --out")
+    check_destination(path)
     content = to_onnx(model, example) if to == "onnx" else _nir_file(model, example, say)
     write_atomically(path, content)
     return path

@@ -16,11 +16,11 @@ from picojoule import report, sweep
 from picojoule.data import Progress
 from picojoule.data.progress import quiet
 from picojoule.errors import PicojouleError
+from picojoule.files import made, read_json, write_atomically
 from picojoule.paper import reference
 from picojoule.paper.experiments import Experiment
 from picojoule.paper.scales import SCALES, SIZES, STAND_IN, Scale, Size
 from picojoule.paper.work import Bench, Findings
-from picojoule.record import made, write_atomically
 from picojoule.sweep import Failure, Watcher, Where
 from picojoule.tables import Sheet
 
@@ -92,7 +92,7 @@ def run(
 
 def _spare_larger(folder: Path, scale: Scale) -> None:
     try:
-        summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
+        summary = read_json(folder / _SUMMARY)
         before, seeds = SIZES.index(summary["scale"]), int(summary.get("seeds", 1))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # nothing there, or nothing that is a summary
         return

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from picojoule import files
 from picojoule.errors import PicojouleError
 from picojoule.paper.pace import Paces
 from picojoule.paper.scales import Scale
 from picojoule.recipe import Recipe
-from picojoule.record import Run, made, write_atomically
+from picojoule.record import Run
 from picojoule.tables import Sheet
 
 if TYPE_CHECKING:
@@ -49,14 +51,16 @@ class Bench:
     def kept(self, name: str, measure: Callable[[], Any]) -> Any:
         """What was measured under this name before, or is now; plain values, as in JSON."""
         path = self.folder / "measured" / f"{name}.json"
-        if not path.is_file():
+        if not os.path.exists(path):
             self.say(f"measuring {name}")
-            made(path.parent)
-            write_atomically(path, json.dumps(measure(), allow_nan=False).encode())
+            files.made(path.parent)
+            files.write_atomically(path, json.dumps(measure(), allow_nan=False).encode())
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            return files.read_json(path)
         except (OSError, ValueError) as fault:
-            raise PicojouleError(f"{path} cannot be read ({fault}): remove it, and it is measured again") from None
+            raise PicojouleError(
+                f"{path} cannot be read ({files.reason(fault)}): remove it, and it is measured again"
+            ) from None
 
 
 class Work(ABC):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from pydantic import ValidationError
 
+from picojoule.errors import foreign_letters
 from picojoule.recipe.keys import ALONE, KEYS, SECTIONS, allowed, keys_of, names
 from picojoule.recipe.wording import either, plain, shown
 
@@ -14,9 +16,10 @@ def explain(fault: ValidationError) -> str:
     """One sentence about the first mistake; a key that does not exist comes first, for it may explain a missing one."""
     mistakes = fault.errors(include_url=False)
     mistake = min(mistakes, key=lambda each: each["type"] != "extra_forbidden")
-    key = ".".join(map(str, mistake["loc"]))
+    parts = [str(part) for part in mistake["loc"]]
+    key = ".".join(parts)
     if mistake["type"] == "extra_forbidden":
-        return no_such_key(key)
+        return no_such_key(key, parts)
     if mistake["type"] == "missing":
         key = f"{key}.name" if key in SECTIONS else key
         return f"{key} is missing: take {allowed(KEYS[key])}"
@@ -25,14 +28,27 @@ def explain(fault: ValidationError) -> str:
     return _not_allowed(key, mistake["input"])
 
 
-def no_such_key(key: str) -> str:
+def no_such_key(key: str, parts: Sequence[str] | None = None) -> str:
+    """The sentence on a key that no recipe has; `parts` are its names as TOML took them, which may have dots inside."""
     if key == "axes":
         return "axes make it a sweep of many runs: run it with `picojoule sweep`"
+    spelt = ".".join(map(_spelt, parts or key.split(".")))
+    if key in KEYS:
+        return f"there is no key {spelt}: write {key} without quotes, in which a dot is a letter like any other"
     near = _near_keys(key.lower())
     if near:
-        return f"there is no key {plain(key)}: did you mean {either(near)}?"
+        return f"there is no key {plain(spelt)}{foreign_letters(key)}: did you mean {either(near)}?"
     section = key.partition(".")[0]
-    return f"there is no key {plain(key)}: take {either(keys_of(section) or [*ALONE, *SECTIONS])}"
+    return f"there is no key {plain(spelt)}: take {either(keys_of(section) or [*ALONE, *SECTIONS])}"
+
+
+def _spelt(name: str) -> str:
+    """A name as it is where it could stand without quotes (letters of any alphabet pass), else in quotes.
+
+    >>> print(_spelt("name"), _spelt("name "), _spelt("data.name"))
+    name 'name ' 'data.name'
+    """
+    return name if name.replace("-", "_").isidentifier() or name.isdecimal() else repr(name)
 
 
 def _near_keys(key: str) -> list[str]:
@@ -56,4 +72,5 @@ def _not_allowed(key: str, value: object) -> str:
     word = value.lower() if isinstance(value, str) else shown(value)
     near = get_close_matches(word, names(field), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{key} = {shown(value)} is not allowed: {hint}take {allowed(field)}"
+    odd = foreign_letters(value) if near and isinstance(value, str) else ""
+    return f"{key} = {shown(value)}{odd} is not allowed: {hint}take {allowed(field)}"

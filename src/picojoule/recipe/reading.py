@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from picojoule import files
 from picojoule.errors import PicojouleError
 from picojoule.recipe.explaining import no_such_key, not_a_section
 from picojoule.recipe.keys import KEYS, SECTIONS, keys_of, takes_text
@@ -21,6 +22,11 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+
+_BYTE_ORDER_MARK = "\ufeff"
+_DEEPEST = 16
+"""Levels of tables and lists; the axes of a sweep have four."""
 
 
 @contextlib.contextmanager
@@ -38,23 +44,21 @@ def read(path: str | os.PathLike[str]) -> str:
     path = Path(path)
     shown = plain(str(path))
     try:
-        content = path.read_bytes()
+        return files.read_text(path)
     except (FileNotFoundError, IsADirectoryError):
         raise PicojouleError(_not_a_file(path)) from None
     except OSError as fault:
-        raise PicojouleError(f"{shown} cannot be read ({fault.strerror}): name a recipe that you may read") from None
-    except ValueError:  # a null byte in the name
-        raise PicojouleError(f"{shown} is not a path: name a TOML file") from None
-    try:
-        return content.decode()
+        raise PicojouleError(f"{shown} cannot be read ({files.reason(fault)}): {files.reading_remedy(fault)}") from None
     except UnicodeDecodeError as fault:
-        line = content.count(b"\n", 0, fault.start) + 1
+        line = fault.object.count(b"\n", 0, fault.start) + 1
         raise PicojouleError(f"{shown} is not UTF-8 text (line {line}): name a TOML file") from None
 
 
 def _not_a_file(path: Path) -> str:
+    if path.is_symlink() and not path.exists():
+        return f"{plain(str(path))} is a symbolic link to {plain(os.readlink(path))}, which is not there: mend the link"
     folder = path if path.is_dir() else path.parent
-    names = sorted(found.name for found in folder.glob("*.toml"))
+    names = sorted(found.name for found in folder.glob("*.toml") if found.is_file())
     near = [] if folder == path else get_close_matches(path.name, names, n=3, cutoff=0.4)
     what = f"{plain(str(path))} is a folder" if folder == path else f"there is no recipe {plain(str(path))}"
     if near:
@@ -69,7 +73,9 @@ def _not_a_file(path: Path) -> str:
 def parse(text: str) -> dict[str, Any]:
     """TOML as nested tables, not yet checked to be a recipe."""
     try:
-        return tomllib.loads(text)
+        content = tomllib.loads(text.removeprefix(_BYTE_ORDER_MARK))
+        _check_depth(content)
+        return content
     except tomllib.TOMLDecodeError as fault:
         end = f"(at line {text.count(chr(10)) + 1}, the last one)"
         problem = str(fault).replace("(at end of document)", end)
@@ -79,6 +85,17 @@ def parse(text: str) -> dict[str, Any]:
             "this is no recipe: it is nested too deeply or has a number of thousands of digits, but a recipe holds "
             "only sections of plain values"
         ) from None
+
+
+def _check_depth(content: Any) -> None:
+    """Dotted keys nest as deeply as they are long, which only those notice who walk down."""
+    level = [content]
+    for _ in range(_DEEPEST):
+        tables = [value.values() if isinstance(value, dict) else value for value in level]
+        level = [inner for values in tables for inner in values if isinstance(inner, dict | list)]
+        if not level:
+            return
+    raise RecursionError
 
 
 def overridden(content: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
+from picojoule import files
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
 from picojoule.record import Run
+from picojoule.result import Epoch, Measured, first_fault, printable
 
 State = Literal["finished", "unfinished", "failed", "damaged"]
 STATES: tuple[State, ...] = get_args(State)
@@ -22,67 +24,6 @@ SHOWN_EPOCHS = 60
 """A training curve of more epochs is thinned out to so many."""
 
 _HOMES = ("recipe.toml", "result.json")
-
-
-def _printable(text: str) -> str:
-    """Without what no encoding has, such as a part of a folder's name that is no text."""
-    return text.encode(errors="backslashreplace").decode()
-
-
-# Wider than any network, and narrow enough for sums and ratios to stay finite: one damaged figure spoils no other.
-_SMALLEST, _LARGEST = 1e-30, 1e30
-
-
-def _energy(joules: float) -> float:
-    if joules and not _SMALLEST <= joules <= _LARGEST:
-        raise ValueError("no energy of a network")
-    return joules
-
-
-Number = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)]
-Count = Annotated[int, Field(ge=0, le=10**15)]
-Joules = Annotated[float, AfterValidator(_energy)]
-
-
-class _Stored(BaseModel):
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
-
-
-class MeasuredLayer(_Stored):
-    """One layer in the `test` object of `result.json`."""
-
-    name: Annotated[str, AfterValidator(_printable)]
-    neurons: Count
-    synops: Number
-    joules: Joules
-    rate: Number | None
-    dead_rate: Number | None
-
-
-class Measured(_Stored):
-    """What a report reads of the `test` object of `result.json`."""
-
-    samples: Count
-    accuracy: float = Field(ge=0, le=1)
-    joules: Joules | None
-    rate_mean: Number | None
-    dead_rate: Number | None
-    ann_joules: Joules | None
-    layers: tuple[MeasuredLayer, ...]
-
-
-class Epoch(_Stored):
-    """What a report reads of a line of `metrics.jsonl`."""
-
-    epoch: Count
-    train_loss: Number | None = None
-    train_accuracy: Number | None = None
-    validation_loss: Number | None = None
-    validation_accuracy: Number | None = None
-    joules: Joules | None = None
-    target_joules: Joules | None = None
-    """What a budget run wanted to spend by then."""
-    strength: Number | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +55,7 @@ class Collection:
     def name(self) -> str:
         """The folder's own, as it can be printed; of a folder "runs", which says little, with the one above."""
         place = self.folder.resolve()
-        return _printable(f"{place.parent.name}/{place.name}" if place.name == "runs" else place.name)
+        return printable(f"{place.parent.name}/{place.name}" if place.name == "runs" else place.name)
 
     @cached_property
     def counts(self) -> dict[State, int]:
@@ -132,17 +73,17 @@ class Collection:
 def gather(folder: str | os.PathLike[str]) -> Collection:
     """Every run folder in or below `folder`: finished, unfinished, failed, or damaged, which is never an error here."""
     folder = Path(folder)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # pathlib's own raises where a name is too long
         raise PicojouleError(
             f"there is no folder {folder}: name one that `picojoule train` or `picojoule sweep` filled"
         )
-    paths = sorted(Path(root) for root, _, files in os.walk(folder) if any(home in files for home in _HOMES))
+    paths = sorted(Path(root) for root, _, names in os.walk(folder) if any(home in names for home in _HOMES))
     if not paths:
         raise PicojouleError(
             f"{folder} holds no run folders: name one that `picojoule train` or `picojoule sweep` filled"
         )
     entries = (_entry(folder, path) for path in paths)
-    return Collection(folder, tuple(replace(e, name=_printable(e.name), reason=_printable(e.reason)) for e in entries))
+    return Collection(folder, tuple(replace(e, name=printable(e.name), reason=printable(e.reason)) for e in entries))
 
 
 def _entry(folder: Path, path: Path) -> Entry:
@@ -156,9 +97,9 @@ def _entry(folder: Path, path: Path) -> Entry:
     try:
         epochs, training = _training(run)
     except (OSError, UnicodeDecodeError) as fault:
-        epochs, training, metrics_fault = 0, (), f"metrics.jsonl cannot be read ({fault})"
+        epochs, training, metrics_fault = 0, (), f"metrics.jsonl cannot be read ({files.reason(fault)})"
     except ValidationError as fault:
-        epochs, training, metrics_fault = 0, (), f"metrics.jsonl is damaged ({_first(fault)})"
+        epochs, training, metrics_fault = 0, (), f"metrics.jsonl is damaged ({first_fault(fault)})"
     known: dict[str, Any] = {"recipe": recipe, "epochs": epochs, "training": training}
     if not run.finished:
         done = metrics_fault or f"{epochs} of {recipe.training.epochs} epochs are done"
@@ -170,13 +111,7 @@ def _entry(folder: Path, path: Path) -> Entry:
     except PicojouleError as fault:
         return Entry(name, path, "damaged", str(fault), **known)
     except ValidationError as fault:
-        return Entry(name, path, "damaged", f"result.json is no result of picojoule ({_first(fault)})", **known)
-
-
-def _first(fault: ValidationError) -> str:
-    mistake = fault.errors(include_url=False)[0]
-    key = ".".join(map(str, mistake["loc"]))
-    return f"{key and f'{key}: '}{mistake['msg']}"
+        return Entry(name, path, "damaged", f"result.json is no result of picojoule ({first_fault(fault)})", **known)
 
 
 def _training(run: Run) -> tuple[int, tuple[Epoch, ...]]:
@@ -185,7 +120,7 @@ def _training(run: Run) -> tuple[int, tuple[Epoch, ...]]:
     Only these lines are parsed: each holds every layer, and a thousand runs have many.
     """
     try:
-        lines = (run.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = files.read_text(run.path / "metrics.jsonl").splitlines()
     except FileNotFoundError:
         return 0, ()
     last = len(lines) - 1

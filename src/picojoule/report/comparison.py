@@ -11,13 +11,13 @@ import altair as alt
 from rich.table import Table
 
 from picojoule.errors import PicojouleError
-from picojoule.record import made, write_atomically
+from picojoule.files import made, write_atomically
 from picojoule.report import figures
-from picojoule.report.collection import MeasuredLayer
 from picojoule.report.drawing import png
 from picojoule.report.finding import saving
 from picojoule.report.page import figure_place, page, table
 from picojoule.report.rows import layer_rows
+from picojoule.result import MeasuredLayer
 from picojoule.tables import Column, Sheet
 from picojoule.units import format_joules
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from picojoule.recipe import Recipe
-from picojoule.report.collection import Collection, Entry, Measured
+from picojoule.report.collection import Collection, Entry
+from picojoule.result import Measured
 from picojoule.tables import Column, Estimate, Sheet
 from picojoule.units import parse_joules
 

@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from picojoule.report.collection import Entry, Epoch, MeasuredLayer
+from picojoule.report.collection import Entry
 from picojoule.report.curve import Curve
+from picojoule.result import Epoch, MeasuredLayer
 
 BASELINE = "baseline"
 

@@ -12,7 +12,7 @@ from typing import Any
 from picojoule import hardware, zoo
 from picojoule.evaluation import build_model, count_synapses
 from picojoule.recipe import Recipe
-from picojoule.report.collection import MeasuredLayer
+from picojoule.result import MeasuredLayer
 from picojoule.synapse import Synapses
 
 Terms = Mapping[str, list[float]]

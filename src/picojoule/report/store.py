@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from picojoule.report.collection import Collection, Entry, MeasuredLayer
+from picojoule.report.collection import Collection, Entry
 from picojoule.report.curve import FREE_KEYS, Setting, budget_label, flattened, measured, rank, variant_label
 from picojoule.report.figures import colours, extent, looks
 from picojoule.report.page import compact
 from picojoule.report.rows import curve_rows
+from picojoule.result import MeasuredLayer
 
 _COLUMNS = (
     *("name", "state", "reason", "setting", "on_curve", "kind", "variant", "strength", "budget", "rank", "seed"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import altair as alt
 
-from picojoule.record import made, write_atomically
+from picojoule.files import made, write_atomically
 from picojoule.report import drawing, figures
 from picojoule.report.collection import STATES, Collection, Entry, gather
 from picojoule.report.curve import (

@@ -27,8 +27,9 @@ from typing import Any
 
 from picojoule.data import cache_root
 from picojoule.errors import PicojouleError
+from picojoule.files import made, read_bytes, write_atomically
 from picojoule.recipe import Recipe
-from picojoule.record import Busy, Run, made, write_atomically
+from picojoule.record import Busy, Run
 from picojoule.sweep.jobs import Ended, Event, Held, Job
 from picojoule.sweep.worker import train
 
@@ -211,12 +212,12 @@ def _files(folder: Path) -> Files:
     if not (folder / _RESULT).is_file():
         return {}
     kept = (path for path in folder.iterdir() if path.is_file() and not path.name.startswith((".", "checkpoint-")))
-    return {path.name: path.read_bytes() for path in kept}
+    return {path.name: read_bytes(path) for path in kept}
 
 
 def _write(folder: Path, files: Files) -> None:
     """The result last: it is what makes a run finished."""
-    folder.mkdir(parents=True, exist_ok=True)
+    made(folder)
     for name in sorted(files, key=lambda name: name == _RESULT):
         write_atomically(folder / name, files[name])
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from picojoule.errors import PicojouleError, unknown
+from picojoule.files import made
 from picojoule.interruption import stop_signals
 from picojoule.recipe import Recipe
-from picojoule.record import Run, made
+from picojoule.record import Run
 from picojoule.sweep.board import Board
 from picojoule.sweep.cluster import Cluster
 from picojoule.sweep.jobs import Crew, Job, Watcher

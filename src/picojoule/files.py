@@ -1,0 +1,258 @@
+"""The user's files: opened so that nothing waits for ever, written so that nothing is lost.
+
+Reading takes regular files only: a pipe that nobody writes to, a device or a socket is refused by its kind. What is
+wrong with a file is an OSError or a ValueError (`reason` says it in a few words), because what to do about it is for
+the reader to say. Text is UTF-8, with or without a byte-order mark.
+
+Writing is complete or absent: beside its place, flushed to the disk, and renamed. A symbolic link is followed, and
+nothing but a regular file is ever replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO
+
+from picojoule.errors import PicojouleError
+
+LEFT_BEHIND = ".*.tmp"
+"""The temporary files that a process leaves if it is killed while it writes."""
+
+_LARGEST_TEXT = 256 << 20
+_KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class NotAFile(OSError):
+    """What stands there is neither a regular file nor a folder."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(errno.EINVAL, f"it is {kind}, not a file")
+        self.kind = kind
+
+
+# --- Reading ---------------------------------------------------------------------------------------------------------
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Raise an OSError unless the path leads to a regular file."""
+    try:
+        mode = os.stat(path).st_mode
+    except ValueError as fault:  # a null byte, or letters that no file name has
+        raise OSError(errno.EINVAL, f"its name is not a path: {fault}") from None
+    _check_mode(mode)
+
+
+def _check_mode(mode: int) -> None:
+    if stat.S_ISREG(mode):
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    raise NotAFile(next((kind for is_kind, kind in _KINDS if is_kind(mode)), "something else"))
+
+
+def opened(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file for reading."""
+    check_regular(path)  # first, because opening a device can do something to it
+    return open(path, "rb", opener=_open_regular)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """A descriptor; should a pipe take the file's place in this very moment, nobody waits for one who writes to it."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    try:
+        _check_mode(os.fstat(descriptor).st_mode)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """The content of a regular file."""
+    with opened(path) as file:
+        return file.read()
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The text of a regular file, without its byte-order mark; a file of data is not read into memory as text."""
+    with opened(path) as file:
+        content = file.read(_LARGEST_TEXT + 1)
+    if len(content) > _LARGEST_TEXT:
+        raise OSError(errno.EFBIG, "it is far too large to be text")
+    return content.decode("utf-8-sig")
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """The content of a JSON file."""
+    return parse_json(read_text(path))
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The content of JSON text; what is nested deeper than Python can follow is a ValueError like any other fault."""
+    try:
+        return json.loads(text if isinstance(text, str) else text.decode("utf-8-sig"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def reason(fault: Exception) -> str:
+    """What is wrong with a file, in a few words on one line: its path is said elsewhere.
+
+    >>> reason(FileNotFoundError(errno.ENOENT, "No such file or directory", "a.png")), reason(ValueError("no\\nnumber"))
+    ('No such file or directory', 'no number')
+    """
+    said = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)
+    return " ".join(said.split()) or type(fault).__name__
+
+
+# --- Writing ---------------------------------------------------------------------------------------------------------
+
+
+def destination(path: str | os.PathLike[str]) -> Path:
+    """The regular file, there or not yet, that is written under this path; at the end of symbolic links, if it is one.
+
+    Raise a PicojouleError where something else stands there, and an OSError where that cannot be found out.
+    """
+    try:
+        check_regular(path)
+    except NotAFile as fault:
+        raise PicojouleError(
+            f"{os.fspath(path)} is {fault.kind}, not a file: choose another place, or move it away"
+        ) from None
+    except IsADirectoryError:
+        raise PicojouleError(f"{os.fspath(path)} is a folder: name a file in it, or move it away") from None
+    except FileNotFoundError:
+        pass
+    return Path(os.path.realpath(path))
+
+
+def check_destination(path: str | os.PathLike[str]) -> None:
+    """Say at once, rather than after the work, that something stands there that may not be replaced."""
+    with contextlib.suppress(OSError):  # which are for the writing to say
+        destination(path)
+
+
+def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
+    """All of the file or none of it, on the disk when this returns."""
+    try:
+        home = destination(path)
+        # Not named for the file: the longest name that a file may have would become too long.
+        temporary = home.with_name(f".picojoule-{secrets.token_hex(8)}.tmp")
+        try:
+            write_flushed(temporary, content)
+            os.replace(temporary, home)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+    except OSError as fault:
+        raise PicojouleError(
+            f"cannot write {os.fspath(path)} ({reason(fault)}): {remedy(fault)} and run the same command again, "
+            "nothing that was finished is lost"
+        ) from fault
+    flush_folder(home.parent)
+
+
+def write_flushed(path: Path, content: bytes) -> None:
+    """Write a new file, on the disk when this returns."""
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def flush_folder(folder: Path) -> None:
+    """Let a renaming outlast a power failure, where the system can: the file itself is whole in any case."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as fault:
+        raise PicojouleError(f"cannot remove {path} ({reason(fault)}): move it away by hand") from fault
+
+
+def made(folder: Path) -> Path:
+    """The folder, which is there now."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as fault:
+        otherwise = f", or {remedy(fault)}" if isinstance(fault, OSError) and fault.errno != errno.EEXIST else ""
+        raise PicojouleError(
+            f"the folder {folder} cannot be made ({reason(fault)}): choose another place{otherwise}"
+        ) from None
+    return folder
+
+
+# --- What to do ------------------------------------------------------------------------------------------------------
+
+_REMEDIES: Mapping[int, str] = MappingProxyType(
+    {
+        errno.ENOSPC: "free some space",
+        errno.EDQUOT: "free some space, or have your quota raised,",
+        errno.EFBIG: "raise the limit on the size of files (`ulimit -f`), or take a disk that holds larger ones,",
+        errno.EROFS: "take a disk that is not mounted read-only",
+        errno.EACCES: "make the folder writable",
+        errno.EPERM: "make the folder writable",
+        errno.ENOENT: "make its folder first",
+        errno.ENOTDIR: "take a path whose folders are no files",
+        errno.EEXIST: "move away what stands there",
+        errno.EISDIR: "name a file",
+        errno.ENOTEMPTY: "move away what stands there",
+        errno.ENAMETOOLONG: "take a shorter name",
+        errno.EINVAL: "take another name",
+        errno.EILSEQ: "take another name",
+        errno.ELOOP: "mend the symbolic links, which lead in a circle,",
+        errno.EMFILE: "raise the limit on open files (`ulimit -n`)",
+        errno.ENFILE: "end some of this machine's processes, which have too many files open,",
+        errno.ENOMEM: "free some memory",
+        errno.EBUSY: "end what uses it",
+        errno.ETXTBSY: "end what uses it",
+    }
+)
+_READING: Mapping[int, str] = MappingProxyType(
+    {
+        errno.EACCES: "give yourself read permission",
+        errno.EPERM: "give yourself read permission",
+        errno.ENOENT: "check the path",
+        errno.ENOTDIR: "check the path",
+        errno.ENAMETOOLONG: "check the path",
+        errno.EINVAL: "name a regular file",
+        errno.EISDIR: "name a file in it",
+        errno.EFBIG: "name another file",
+    }
+)
+
+
+def remedy(fault: OSError) -> str:
+    """What to do where a file cannot be written, as the first half of a sentence; each fault has its own.
+
+    >>> remedy(OSError(errno.EFBIG, "File too large"))
+    'raise the limit on the size of files (`ulimit -f`), or take a disk that holds larger ones,'
+    """
+    return _REMEDIES.get(fault.errno or 0, "look after the disk")
+
+
+def reading_remedy(fault: OSError) -> str:
+    """What to do where a file cannot be read."""
+    return _READING.get(fault.errno or 0, remedy(fault)).removesuffix(",")
