@@ -78,6 +78,7 @@ class Archive:
     def open(cls, path: Path, wanted: Collection[str]) -> Archive:
         """Read the members whose last name is wanted; nothing is unpacked to disk."""
         files: dict[str, bytes] = {}
+        room = _LARGEST  # for all members together
         try:
             with tarfile.open(path, "r:*") as archive:
                 for member in archive:
@@ -85,7 +86,8 @@ class Archive:
                     if member.isfile() and name in wanted:
                         stream = archive.extractfile(member)
                         assert stream is not None, "a regular member has a stream"
-                        files[name] = _read_all(stream, f"{path}/{name}")
+                        files[name] = _read_all(stream, f"{path}/{name}", room)
+                        room -= len(files[name])
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as fault:
             raise Damaged(f"{path} is truncated or not an archive") from fault
         except PermissionError as fault:
@@ -99,9 +101,9 @@ class Archive:
         return f"{self.path}/{name}"
 
 
-def _read_all(stream: _Readable, where: str) -> bytes:
-    content = stream.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
+def _read_all(stream: _Readable, where: str, room: int = _LARGEST) -> bytes:
+    content = stream.read(room + 1)
+    if len(content) > room:
         raise Damaged(f"{where} is far too large")
     return content
 
