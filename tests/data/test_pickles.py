@@ -6,6 +6,9 @@ import contextlib
 import os
 import pickle
 import struct
+import subprocess
+import sys
+import tracemalloc
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from picojoule.data import pickles
 from picojoule.data.pickles import cifar_records, read_batch
 from picojoule.errors import PicojouleError
 
@@ -111,6 +115,7 @@ def test_a_malicious_pickle_is_refused_by_name_and_does_not_run(
         pytest.param(
             b"\x8c\x02osq\x00\x8c\x06systemq\x010\x300h\x00h\x01\x93.", "os.system", id="names through the memo"
         ),
+        pytest.param(b"U\x02osU\x06system\x93.", "os.system", id="names as byte strings"),
         pytest.param(b"\x80\x02\x82\x01.", "EXT1", id="extension registry"),
         pytest.param(b"\x80\x02Pmine\n.", "PERSID", id="persistent object"),
         pytest.param(b"cnumpy\nndarray\n)\x81.", "NEWOBJ|EMPTY_TUPLE", id="an allowed name, called otherwise"),
@@ -165,3 +170,79 @@ def test_a_changed_byte_raises_nothing_but_our_error(position: int, value: int) 
     changed = GENUINE[:position] + bytes([value]) + GENUINE[position + 1 :]
     with contextlib.suppress(PicojouleError):
         cifar_records(changed, ("coarse_labels", "fine_labels"), "changed")
+
+
+HOSTILE = {
+    "small numbers": b"K\x01",
+    "lists": b"]",
+    "dictionaries": b"}",
+    "lists in the memo": b"]r%b",
+    "marks": b"(",
+    "strings": b"U\x01a",
+    "names": b"cos\nsystem%b\n",
+    "other text": b"X\x01\x00\x00\x00a",
+    "instructions that no batch has": b"G12345678",
+}
+"""Instructions that take many times their length in memory; %b stands for a number that differs each time."""
+
+
+def hostile(kind: str, size: int) -> bytes:
+    """So many bytes of one instruction, at the beginning of a list."""
+    piece = HOSTILE[kind]
+    if b"%b" in piece:
+        pieces = (piece % struct.pack("<i", 0x21212121 + i) for i in range(size // (len(piece) + 2)))
+        return b"\x80\x02](" + b"".join(pieces) + b"e."
+    return b"\x80\x02](" + piece * (size // len(piece)) + b"e."
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("instructions", [9_000, 1_000_000], ids=["few enough", "too many"])
+def test_a_hostile_pickle_takes_little_memory(kind: str, instructions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundredth of the real thing: for 1 MB, and 10 000 instructions allowed, less than 10 MB."""
+    monkeypatch.setattr(pickles, "_MOST_INSTRUCTIONS", 10_000)
+    content = hostile(kind, min(1_000_000, instructions * len(HOSTILE[kind])))
+    tracemalloc.start()
+    try:
+        with pytest.raises(PicojouleError, match="evil"):
+            cifar_records(content, ("labels",), "evil")
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+LIMITED = """
+import resource, sys
+import picojoule
+from data.test_pickles import hostile
+from picojoule.data.pickles import cifar_records
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + 700_000_000
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+long = b"X" + (99_999_999).to_bytes(4, "little") + b"a" * 99_999_995 + "\\U0001f600".encode()
+for content in (hostile("lists", 100_000_000), long):
+    try:
+        cifar_records(content, ("labels",), "evil")
+    except picojoule.PicojouleError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the size of a process is read from /proc")
+def test_a_hundred_megabytes_of_a_hostile_pickle_are_refused_within_a_gigabyte() -> None:
+    """What importing takes, 250 MB, and 700 MB more, the file's own 100 MB among them."""
+    tests = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), *sys.path])},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == done.stdout.count("evil is truncated or not a CIFAR batch") == 2
+
+
+def test_keys_within_keys_do_not_take_for_ever() -> None:
+    """The hash of a pair of a pair of … takes twice as long with every level."""
+    with pytest.raises(PicojouleError, match="a bytes was expected"):
+        read_batch(b"\x80\x02}K\x01" + b"q\x01h\x01\x86" * 60 + b"K\x01s.", "evil")

@@ -79,6 +79,7 @@ class Archive:
     def open(cls, path: Path, wanted: Collection[str]) -> Archive:
         """Read the members whose last name is wanted; nothing is unpacked to disk."""
         files: dict[str, bytes] = {}
+        room = _LARGEST  # for all members together
         try:
             with opened(path) as file, tarfile.open(fileobj=file, mode="r:*") as archive:
                 for member in archive:
@@ -86,7 +87,8 @@ class Archive:
                     if member.isfile() and name in wanted:
                         stream = archive.extractfile(member)
                         assert stream is not None, "a regular member has a stream"
-                        files[name] = _read_all(stream, f"{path}/{name}")
+                        files[name] = _read_all(stream, f"{path}/{name}", room)
+                        room -= len(files[name])
         except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as fault:
             raise Damaged(f"{path} is truncated or not an archive") from fault
         except OSError as fault:
@@ -102,9 +104,9 @@ class Archive:
         return f"{self.path}/{name}"
 
 
-def _read_all(stream: _Readable, where: str) -> bytes:
-    content = stream.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
+def _read_all(stream: _Readable, where: str, room: int = _LARGEST) -> bytes:
+    content = stream.read(room + 1)
+    if len(content) > room:
         raise Damaged(f"{where} is far too large")
     return content
 

@@ -1,18 +1,23 @@
 """CIFAR's Python batches, read without unpickling.
 
 The official batches are protocol-2 pickles of a dictionary: lists of small integers and of byte strings, and one uint8
-array. An unpickler calls whatever a pickle names. This reader calls nothing: `pickletools` splits the file into its
-instructions, and the few that such a dictionary needs are followed here on plain values. Three names occur in the
-official files, all of them numpy's for "an array of uint8"; they are recognised as words, never looked up. Any other
-name is refused before anything is read, any other instruction when it is reached.
+array. An unpickler calls whatever a pickle names. This reader calls nothing: the file is split into its instructions
+by the tables of `pickletools`, and the few that such a dictionary needs are followed here on plain values. Three names
+occur in the official files, all of them numpy's for "an array of uint8"; they are recognised as words, never looked up.
+Any other name is refused before anything is read, any other instruction when it is reached.
+
+Memory is bounded too: instructions are read one at a time, no more of them than a few times what the largest official
+file has, and only byte strings, which are the pixels, may be long.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import pickletools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +32,17 @@ _RECONSTRUCT = "numpy.core.multiarray._reconstruct"
 _NDARRAY = "numpy.ndarray"
 _DTYPE = "numpy.dtype"
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-_STRINGS = frozenset({"SHORT_BINSTRING", "BINSTRING"})
+_STRINGS = {"SHORT_BINSTRING": 1, "BINSTRING": 4}
+"""Bytes that their length takes."""
 _NUMBERS = frozenset({"BININT", "BININT1", "BININT2"})
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+
+_MOST_INSTRUCTIONS = 1_000_000
+"""The largest official batch, CIFAR-100's 50 000 training images, has a quarter of them."""
+_LONGEST_ARGUMENT = 1024
+"""Bytes of a name or a number; byte strings are as long as the file has them."""
+_SHOWN_NAMES = 3
+_OPCODES = {opcode.code.encode("latin-1"): opcode for opcode in pickletools.opcodes}
 
 Instruction = tuple[str, Any]
 
@@ -85,15 +98,14 @@ def read_batch(content: bytes, where: str) -> dict[bytes, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # an escape that is none: damage, which shows below
-            program = [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(content)]
-        _refuse_foreign_names(program, where)
-        result = _follow(program, where)
+            _refuse_foreign_names(_instructions(content), where)
+            result = _follow(_instructions(content), where)
     except PicojouleError:
         raise
     except (ValueError, IndexError, KeyError, TypeError, OverflowError) as fault:
         # pickletools, a stack that is too short and a memo that was never set all mean the same to the user.
         raise PicojouleError(f"{where} is truncated or not a CIFAR batch ({fault}); {_REMEDY}.") from fault
-    if not isinstance(result, dict) or not all(type(key) is bytes for key in result):
+    if not isinstance(result, dict):
         raise PicojouleError(f"{where} is not a CIFAR batch: it holds no dictionary of byte strings; {_REMEDY}.")
     return {key: value.values if isinstance(value, _Array) else value for key, value in result.items()}
 
@@ -110,20 +122,61 @@ def _label_column(batch: dict[bytes, Any], key: str, rows: int, where: str) -> N
     return np.array(labels, dtype=np.uint8)[:, None]
 
 
-def _names(program: Sequence[Instruction]) -> Iterator[str]:
+def _instructions(content: bytes) -> Iterator[Instruction]:
+    """Name and argument of each instruction, read when it is asked for."""
+    stream = io.BytesIO(content)  # shares the bytes
+    for _ in range(_MOST_INSTRUCTIONS):
+        code = stream.read(1)
+        if not code:
+            raise ValueError("it does not end")
+        if code not in _OPCODES:
+            raise ValueError(f"at byte {stream.tell() - 1} is {code!r}, which is no instruction")
+        opcode = _OPCODES[code]
+        yield opcode.name, _argument(opcode, stream)
+        if opcode.name == "STOP":
+            return
+    raise ValueError(f"it has more than {_MOST_INSTRUCTIONS:,} instructions")
+
+
+def _argument(opcode: pickletools.OpcodeInfo, stream: io.BytesIO) -> Any:
+    if opcode.name in _STRINGS:
+        length = int.from_bytes(stream.read(_STRINGS[opcode.name]), "little")
+        text = stream.read(length)
+        if len(text) != length:
+            raise ValueError("a byte string does not end")
+        return text
+    if opcode.arg is None:
+        return None
+    if opcode.arg.n >= 0:  # so many bytes
+        return opcode.arg.reader(stream)
+    start = stream.tell()
+    excerpt = io.BytesIO(stream.read(_LONGEST_ARGUMENT))  # a reader takes what it finds, however much
+    argument = opcode.arg.reader(excerpt)
+    stream.seek(start + excerpt.tell())
+    return argument
+
+
+def _names(program: Iterable[Instruction]) -> Iterator[str]:
     """Every importable name the instructions mention, in any protocol."""
-    texts: list[str] = []
+    texts: deque[str] = deque(maxlen=2)
     for opcode, argument in program:
         if opcode in ("GLOBAL", "INST"):
             yield str(argument).replace(" ", ".")
         elif opcode == "STACK_GLOBAL":
-            yield ".".join(texts[-2:])
+            yield ".".join(texts)
         elif isinstance(argument, str):
             texts.append(argument)
+        elif isinstance(argument, bytes):
+            texts.append(argument[:_LONGEST_ARGUMENT].decode("latin-1"))
 
 
-def _refuse_foreign_names(program: Sequence[Instruction], where: str) -> None:
-    foreign = [name for name in dict.fromkeys(_names(program)) if name not in (_RECONSTRUCT, _NDARRAY, _DTYPE)]
+def _refuse_foreign_names(program: Iterable[Instruction], where: str) -> None:
+    foreign: list[str] = []
+    for name in _names(program):
+        if name not in (_RECONSTRUCT, _NDARRAY, _DTYPE, *foreign):
+            foreign.append(name)  # 1 000 letters at most
+        if len(foreign) == _SHOWN_NAMES:
+            break
     if foreign:
         raise PicojouleError(
             f"{where} names {', '.join(foreign)}, which no CIFAR batch does, so nothing of it was run or read; "
@@ -131,7 +184,7 @@ def _refuse_foreign_names(program: Sequence[Instruction], where: str) -> None:
         )
 
 
-def _follow(program: Sequence[Instruction], where: str) -> Any:
+def _follow(program: Iterable[Instruction], where: str) -> Any:
     stack: list[Any] = []
     memo: dict[int, Any] = {}
 
@@ -148,10 +201,7 @@ def _follow(program: Sequence[Instruction], where: str) -> Any:
             continue
         if opcode == "STOP":
             return stack.pop()
-        if opcode in _STRINGS:
-            # pickletools shows byte strings as Latin-1 text, which maps every byte to itself.
-            stack.append(argument.encode("latin-1"))
-        elif opcode in _NUMBERS:
+        if opcode in _STRINGS or opcode in _NUMBERS:
             stack.append(argument)
         elif opcode in _CONSTANTS:
             stack.append(_CONSTANTS[opcode])
@@ -174,6 +224,8 @@ def _follow(program: Sequence[Instruction], where: str) -> Any:
             _expect(stack[-1], list).extend(items)
         elif opcode in ("SETITEM", "SETITEMS"):
             pairs = since_mark() if opcode == "SETITEMS" else [stack.pop(-2), stack.pop()]
+            for key in pairs[::2]:
+                _expect(key, bytes)  # the hash of tuples within tuples can take for ever
             _expect(stack[-1], dict).update(zip(pairs[::2], pairs[1::2], strict=True))
         elif opcode == "GLOBAL":
             stack.append(_Name(str(argument).replace(" ", ".")))
