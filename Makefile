@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help check test demo bench browser peers agreement wheel lint types layers clean
+.PHONY: help check test fuzz demo bench browser peers agreement wheel lint types layers clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -37,6 +37,11 @@ test: lint types layers browser  ## everything: check, the slow tests, other fra
 	$(BIN)/pytest -q -n $(WORKERS) src tests
 	$(MAKE) peers
 	$(MAKE) wheel
+
+# KIND and ONLY run one case again, JOURNAL=file keeps what is done: started again, only the rest is run.
+fuzz: $(INSTALLED)  ## random networks, recipes, command lines and files against what is promised (CASES=10000 SEED=0)
+	PYTHONPATH=tests $(BIN)/python -m fuzz --workers $(WORKERS) $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(KIND),--kind $(KIND)) $(if $(ONLY),--only $(ONLY)) $(if $(JOURNAL),--journal $(JOURNAL))
 
 demo: $(INSTALLED)  ## train without and with the penalty, print the two bills, write demo/report.html
 	$(BIN)/picojoule demo --out demo

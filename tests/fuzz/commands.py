@@ -58,6 +58,9 @@ PATHS = (
     "run",
     "many",
     ".",
+    "pipe",
+    "null",
+    "link",
 )
 
 

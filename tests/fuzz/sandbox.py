@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import sys
 import tempfile
 import traceback
@@ -70,8 +71,9 @@ def copied() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="fuzz-case-", ignore_cleanup_errors=True) as folder:
         here = Path(folder).resolve() / "case"
         shutil.copytree(source, here)
+        _add_special_files(here)
         os.chdir(here)
-        os.environ.update(PICOJOULE_DATA=str(here / "data"), PATH=str(here / "no-tools"), COLUMNS="120")
+        os.environ.update(PICOJOULE_DATA=str(here / "data"), PATH=str(here / "no-tools"), HOME=folder, COLUMNS="120")
         try:
             with no_network():
                 yield here
@@ -83,6 +85,14 @@ def copied() -> Iterator[Path]:
             for name in set(sys.modules) - modules:
                 if name.startswith("users_"):
                     del sys.modules[name]
+
+
+def _add_special_files(here: Path) -> None:
+    """A pipe that nobody writes to, a link to a folder and, where we may, a device as hungry as /dev/null."""
+    os.mkfifo(here / "pipe")
+    (here / "link").symlink_to("elsewhere")
+    with contextlib.suppress(PermissionError):
+        os.mknod(here / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
 
 
 @contextlib.contextmanager
@@ -175,5 +185,5 @@ def contents(root: Path) -> dict[str, tuple[Any, ...]]:
             elif path.is_file():
                 found[key] = ("file", path.read_bytes())
             else:
-                found[key] = ("folder",) if path.is_dir() else ("other",)
+                found[key] = ("folder",) if path.is_dir() else ("special", stat.S_IFMT(path.stat().st_mode))
     return found
