@@ -90,7 +90,12 @@ def build_model(recipe: Recipe) -> nn.Module:
     name, classes, channels, neuron = recipe.model.name, recipe.classes, recipe.input_shape[0], recipe.build_neuron()
     steps = recipe.neuron.steps
     if ":" in name:
-        return zoo.imported.build(name, classes=classes, in_channels=channels, neuron=neuron, steps=steps)
+        model = zoo.imported.build(name, classes=classes, in_channels=channels, neuron=neuron, steps=steps)
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise PicojouleError(
+                f"{name} has no parameters to train: name a class or a function that returns a network"
+            )
+        return model
     return zoo.create(name, classes, channels, neuron, steps)
 
 
