@@ -230,6 +230,7 @@ def test_a_silent_layer_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         ({"devices": 0}, "0"),
         ({"accelerator": "cpu", "devices": -1}, "-1"),
         ({"accelerator": "cuda"}, "cuda"),
+        ({"accelerator": "tpu"}, "tpu"),
     ],
     ids=str,
 )

@@ -194,6 +194,16 @@ def exits(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
     raise SystemExit("enough")
 
 
+class Insatiable(Classifier):
+    def forward(self, input: Tensor) -> Tensor:
+        return torch.empty(1 << 60, dtype=torch.uint8) if self.training else super().forward(input)
+
+
+def insatiable(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
+    """Wants more memory than there is, in training."""
+    return Insatiable(**dict(net(classes, in_channels, neuron).named_children()))
+
+
 def marked(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
     """Prints, as a user's model may, and leaves the number of its process in the folder TINY_MARKS."""
     print("built")

@@ -1,5 +1,10 @@
 """picojoule: spiking neural networks that spend less energy, and an honest measure of what they spend."""
 
+# ruff: noqa: E402  # what is imported below takes seconds, in which somebody may press Ctrl-C
+from picojoule.interruption import go_quietly_while_starting
+
+go_quietly_while_starting()
+
 from picojoule import chain, convert, data, events, export, hardware, peers, rules, surrogate, sweep, tradeoff, zoo
 from picojoule.activity import Activity, declare_spiking, watch
 from picojoule.energy import EnergyMeter, EnergyReport

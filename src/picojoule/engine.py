@@ -100,7 +100,7 @@ def _fabric(recipe: Recipe, accelerator: str, devices: int) -> Fabric:
                 strategy="ddp_spawn" if devices > 1 else "auto",
                 precision=_precision(recipe, accelerator),  # type: ignore[arg-type]  # a str where Fabric lists literals
             )
-    except (MisconfigurationException, TypeError, ValueError, RuntimeError) as fault:
+    except (MisconfigurationException, ImportError, TypeError, ValueError, RuntimeError) as fault:
         reason = " ".join(str(fault).split())
         raise PicojouleError(
             f"{devices} × {accelerator!r} cannot be used here ({reason}): choose another accelerator (auto, cpu, "

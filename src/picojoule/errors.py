@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import re
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -12,6 +14,28 @@ class PicojouleError(ValueError):
 
     The command line prints the sentence and exits with status 2; any other exception is a defect of picojoule.
     """
+
+
+_NO_MEMORY = ("not enough memory", "can't allocate memory", "cannot allocate memory", "out of memory")
+"""What PyTorch's allocators say; those of accelerators have a class for it, which is a RuntimeError too."""
+
+
+def memory_ran_out(fault: BaseException) -> str | None:
+    """One sentence for an exception by which Python, NumPy or PyTorch says that there is no memory, None for others.
+
+    >>> memory_ran_out(MemoryError("Unable to allocate 8.00 GiB for an array"))
+    'memory ran out (8.00 GiB were wanted): take a smaller training.batch_size, fewer images at once or fewer --workers'
+    >>> memory_ran_out(ValueError("too large")) is None
+    True
+    """
+    text = str(fault)
+    by_pytorch = isinstance(fault, RuntimeError) and any(words in text.lower() for words in _NO_MEMORY)
+    by_system = isinstance(fault, OSError) and fault.errno == errno.ENOMEM
+    if not (by_pytorch or by_system or isinstance(fault, MemoryError)):
+        return None
+    amount = re.search(r"allocate ([\d.]+ \w+)", text)
+    wanted = f" ({amount[1]} were wanted)" if amount else ""
+    return f"memory ran out{wanted}: take a smaller training.batch_size, fewer images at once or fewer --workers"
 
 
 def unknown(what: str, given: str, valid: Iterable[str], otherwise: str = "") -> PicojouleError:

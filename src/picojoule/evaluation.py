@@ -113,7 +113,10 @@ def build_model(recipe: Recipe, trust: Trust = False, origin: str = "the recipe"
             f"{origin} names the model {name!r}, which is not picojoule's own code, so nothing of it was imported: if "
             f"you trust that code, add --trust, or --model {shlex.quote(name)} (in Python, trust=True)"
         )
-    return zoo.imported.build(name, classes=classes, in_channels=channels, neuron=neuron, steps=steps)
+    model = zoo.imported.build(name, classes=classes, in_channels=channels, neuron=neuron, steps=steps)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise PicojouleError(f"{name} has no parameters to train: name a class or a function that returns a network")
+    return model
 
 
 def load_model(run: Run, trust: Trust = False) -> nn.Module:

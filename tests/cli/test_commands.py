@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 import torch
 import typer.main
@@ -330,6 +331,85 @@ def test_ctrl_c_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("picojoule.data.listing", interrupted)
     assert run("data") == Outcome(1, "", "picojoule: stopped\n")
+
+
+# --- A model that is none, or that ends the process ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("os:abort", "a function of Python itself"),
+        ("os:_exit", "a function of Python itself"),
+        ("collections:OrderedDict", "a class, but no nn.Module"),
+        ("users_model:made", "a model and no function that builds one"),
+    ],
+)
+def test_what_cannot_build_a_model_is_refused_uncalled(
+    run: Run, package: Callable[[str, str], None], name: str, part: str
+) -> None:
+    package("users_model", "from torch import nn\nmade = nn.Linear(2, 2)\n")
+    assert is_a_sentence(run("profile", name), name, part, "name a class or a function that returns the model")
+
+
+def test_a_model_without_parameters_cannot_be_trained(run: Run, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('model.name = "torch.nn:Identity"\ndata.name = "digits"\n')
+    outcome = run("train", str(recipe), "--into", str(tmp_path / "runs"))
+    assert is_a_sentence(outcome, "torch.nn:Identity has no parameters to train")
+
+
+@pytest.mark.parametrize(
+    ("source", "parts"),
+    [
+        ("import sys\ndef net(): sys.exit(0)", ["users_exit:net ended", "(SystemExit: 0)", "let it return"]),
+        ("def net(): raise SystemExit('enough')", ["users_exit:net ended", "(SystemExit: enough)"]),
+        ("import sys\nsys.exit(3)", ["users_exit ended", "(SystemExit: 3)", "__main__"]),
+        (
+            "import sys, picojoule as pj\nfrom torch import nn\nclass net(nn.Sequential):\n    input_shape = (2,)\n"
+            "    def __init__(self): super().__init__(nn.Linear(2, 2), pj.Spike(), nn.Linear(2, 2))\n"
+            "    def forward(self, x): sys.exit(0)",
+            ["the model ended the process (SystemExit: 0)"],
+        ),
+    ],
+    ids=["factory", "with words", "import", "forward"],
+)
+def test_a_model_that_exits_is_a_failure_and_said(
+    run: Run, package: Callable[[str, str], None], source: str, parts: list[str]
+) -> None:
+    package("users_exit", source)
+    outcome = run("profile", "users_exit:net")
+    assert (outcome.status, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+    assert outcome.err.startswith("picojoule: ")
+    assert all(part in outcome.err for part in parts)
+
+
+# --- What the machine does not have ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "greed",
+    [
+        lambda: torch.empty(1 << 60, dtype=torch.uint8),
+        lambda: np.zeros(1 << 50),
+        lambda: bytearray(1 << 60),
+        lambda: exec("raise OSError(12, 'Cannot allocate memory')"),
+        lambda: exec("raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB.')"),
+    ],
+    ids=["PyTorch", "NumPy", "Python", "system", "CUDA"],
+)
+def test_memory_that_runs_out_is_one_sentence(run: Run, monkeypatch: pytest.MonkeyPatch, greed: Any) -> None:
+    monkeypatch.setattr("picojoule.data.listing", greed)
+    outcome = run("data")
+    assert (outcome.status, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+    assert outcome.err.startswith("picojoule: memory ran out")
+    assert "take a smaller training.batch_size" in outcome.err
+
+
+def test_other_faults_are_not_taken_for_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("picojoule.data.listing", lambda: torch.zeros(2) @ torch.zeros(3))
+    with pytest.raises(RuntimeError, match="size"):
+        run("data")
 
 
 def test_two_budgets_contradict_each_other(run: Run) -> None:

@@ -133,7 +133,7 @@ def test_what_fails_or_is_killed_is_tried_again_and_then_reported(home: Path, tm
     killed, diverged, exited = (failure.reason for failure in outcome.failures)
     assert "died" in killed
     assert diverged.startswith("the loss became nan in epoch 2")
-    assert exited == "SystemExit: enough"
+    assert exited.startswith("SystemExit: tiny:exits ended the process (SystemExit: enough) and returned no model")
     assert [job.run.failure for job in watcher.jobs] == [killed, diverged, exited, None]
     assert [job.attempts for job in watcher.jobs] == [2, 2, 2, 2]
     assert struck.count(lucky.name) == 1

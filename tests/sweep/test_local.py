@@ -6,12 +6,14 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ import torch
 import picojoule as pj
 import tiny
 from picojoule.interruption import Interrupted
-from picojoule.sweep import Job, local
+from picojoule.sweep import Job, local, worker
+from picojoule.sweep.jobs import Ended, Said
 from tiny import traces
 
 
@@ -205,7 +208,7 @@ def test_what_cannot_be_finished_is_tried_twice_and_reported_and_the_rest_goes_o
     assert "memory runs out" in killed
     assert diverged.startswith("the loss became nan in epoch 2")
     assert "ended with status 7" in vanished
-    assert exited == "SystemExit: enough"
+    assert exited.startswith("SystemExit: tiny:exits ended the process (SystemExit: enough) and returned no model")
     assert any("Traceback" in text for text in watcher.said)
     assert [job.run.failure for job in watcher.jobs] == [killed, diverged, vanished, exited, None]
     for recipe in (doomed, *faults):
@@ -229,6 +232,68 @@ def test_a_worker_ended_by_another_signal(tmp_path: Path) -> None:
     assert [failure.reason for failure in outcome.failures] == [
         "its process was ended by signal 11 (Segmentation fault)"
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only there is a server")
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_fork_server_that_is_killed_is_started_again_or_said(tmp_path: Path, times: int) -> None:
+    server: Any = forkserver._forkserver  # type: ignore[attr-defined]  # Python has no public name for it
+    struck: list[str] = []
+    first, second = tiny.recipe("seed=1"), tiny.recipe("seed=2")
+
+    class Killing(Quiet):
+        def change(self, job: Job) -> None:
+            super().change(job)
+            # The server has had no time to end when the next process is asked of it.
+            if job.state == ("running" if job.recipe == first else "waiting") and len(struck) < times:
+                struck.append(job.recipe.name)
+                server.ensure_running()
+                os.kill(server._forkserver_pid, signal.SIGSTOP)  # it answers nobody until it is dead
+                os.kill(server._forkserver_pid, signal.SIGKILL)
+
+    watcher = Killing()
+    outcome = pj.sweep.run([first, second], tmp_path, workers=2, watcher=watcher)
+    assert left_over() == []
+    assert not [text for text in watcher.said if "Traceback" in text]
+    assert outcome.runs[0].path.name == first.name
+    reasons = [failure.reason for failure in outcome.failures]
+    assert len(outcome.runs) + len(reasons) == 2
+    for reason in reasons:
+        assert re.fullmatch(r"its process could not be started, for the server .* was killed.*: take fewer .*", reason)
+
+
+@pytest.mark.parametrize("fault", [EOFError("unexpected EOF"), BrokenPipeError(32, "Broken pipe"), OSError(12, "Full")])
+def test_a_process_that_cannot_be_started_is_tried_again_and_then_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    recipes = [tiny.recipe("seed=1"), tiny.recipe("seed=2")]
+    process = type(local._context().Process())
+    start = process.start
+    seen: list[str] = []
+
+    def fail(self: Any) -> None:
+        seen.append(self.name)
+        if self.name == recipes[0].name or len(seen) < 3:
+            raise fault
+        start(self)
+
+    monkeypatch.setattr(process, "start", fail)
+    watcher = Quiet()
+    outcome = pj.sweep.run(recipes, tmp_path, workers=2, watcher=watcher)
+    assert [run.path.name for run in outcome.runs] == [recipes[1].name]
+    assert [job.attempts for job in watcher.jobs] == [2, 2]
+    (failure,) = outcome.failures
+    assert re.match(r"its process could not be started(, for the server| \(Full\): take fewer)", failure.reason)
+    assert watcher.jobs[0].run.failure == failure.reason
+
+
+def test_memory_that_runs_out_in_a_worker_is_said_in_one_sentence(tmp_path: Path) -> None:
+    said: list[Any] = []
+    end = worker.train(tiny.recipe("model.name=tiny:insatiable"), tmp_path, said.append, wait=False)
+    assert isinstance(end, Ended)
+    assert end.reason.startswith("memory ran out (1152921504606846976 bytes were wanted): take a smaller")
+    assert not [event for event in said if isinstance(event, Said)]
 
 
 def test_a_run_that_another_process_trains_is_waited_for_and_its_result_taken(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import typer
 
 import picojoule
 from picojoule.cli import data, networks, pages, runs, streams
-from picojoule.errors import PicojouleError
-from picojoule.interruption import Interrupted
+from picojoule.errors import PicojouleError, memory_ran_out
+from picojoule.interruption import CTRL_C, Interrupted, started
 
 app = typer.Typer(
     name="picojoule",
@@ -69,14 +69,11 @@ def main() -> NoReturn:
     sys.exit(status)
 
 
-_CTRL_C = 130
-"""What Typer makes of it."""
-
-
 def _status() -> int:
     try:
+        started()
         status = app(standalone_mode=False)  # None, or what a command raised typer.Exit with
-        if status == _CTRL_C:
+        if status == CTRL_C:  # what Typer makes of it
             raise KeyboardInterrupt
         return status or 0
     except typer.TyperException as mistake:  # an unknown option, a missing argument
@@ -91,6 +88,18 @@ def _status() -> int:
         return 1
     except KeyboardInterrupt:
         streams.note("picojoule: stopped")
+        return 1
+    except SystemExit as end:  # by a model of the user's own, in whatever it does
+        code = end.code
+        streams.note(
+            f"picojoule: {code if isinstance(code, str) else f'the model ended the process (SystemExit: {code})'}"
+        )
+        return 1
+    except (MemoryError, RuntimeError, OSError) as fault:
+        sentence = memory_ran_out(fault)
+        if sentence is None:
+            raise
+        streams.note(f"picojoule: {sentence}")
         return 1
 
 

@@ -20,6 +20,8 @@ from picojoule.recipe import Recipe
 from picojoule.sweep.jobs import Ended, Event, Held, Job
 from picojoule.sweep.worker import train
 
+_UNKNOWN = 255
+"""The status that Python gives to a worker whose server was gone when it ended."""
 _LAST_WORDS = 10.0
 """Seconds that a process may take to end after its last word."""
 
@@ -62,6 +64,7 @@ class Local:
         self.places = places
         self._workers: list[_Worker] = []
         self._left: list[BaseProcess] = []
+        self._unstarted: list[tuple[Job, Event]] = []
         self._context = _context()
 
     def start(self, job: Job, wait: bool) -> None:
@@ -74,16 +77,23 @@ class Local:
             name=job.run.path.name,
             daemon=True,
         )
-        process.start()
-        theirs.close()  # so that the end of the process is the end of the pipe
-        self._workers.append(_Worker(job, place, process, ours))
+        try:
+            process.start()
+        except (EOFError, OSError) as fault:  # the server was killed, or the system has no room; the next may start
+            ours.close()
+            self._unstarted.append((job, Ended(_why_not_started(fault))))
+        else:
+            self._workers.append(_Worker(job, place, process, ours))
+        finally:
+            theirs.close()  # so that the end of the process is the end of the pipe
 
     def listen(self, seconds: float) -> list[tuple[Job, Event]]:
         ready = wait([worker.pipe for worker in self._workers], seconds)
         heard = [(worker.job, self._hear(worker)) for worker in self._workers if worker.pipe in ready]
         self._workers = [worker for worker in self._workers if not worker.pipe.closed]
         self._left = [process for process in self._left if process.is_alive()]
-        return [(job, event) for job, event in heard if event is not None]
+        unstarted, self._unstarted = self._unstarted, []
+        return [*unstarted, *((job, event) for job, event in heard if event is not None)]
 
     def _hear(self, worker: _Worker) -> Event | None:
         try:
@@ -109,6 +119,18 @@ class Local:
             process.join(_LAST_WORDS)
 
 
+def _why_not_started(fault: EOFError | OSError) -> str:
+    if isinstance(fault, EOFError | ConnectionError):
+        return (
+            "its process could not be started, for the server that starts them was killed, as the system does when "
+            "memory runs out: take fewer --workers, and run the same command again"
+        )
+    return (
+        f"its process could not be started ({fault.strerror or fault}): take fewer --workers, and run the same command "
+        "again"
+    )
+
+
 def _cause_of_death(process: BaseProcess) -> str:
     process.join(_LAST_WORDS)
     status = process.exitcode
@@ -119,6 +141,8 @@ def _cause_of_death(process: BaseProcess) -> str:
         )
     if status is not None and status < 0:
         return f"its process was ended by signal {-status} ({signal.strsignal(-status)})"
+    if status == _UNKNOWN:
+        return "its process ended, and so did the server that would know why: run the same command again"
     return (
         f"its process ended with status {status} and without a word: a script that calls `sweep.run` has to do so "
         'under `if __name__ == "__main__":`'

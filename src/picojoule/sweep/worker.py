@@ -9,7 +9,7 @@ from typing import Any
 
 from picojoule import engine
 from picojoule.display import Rhythm
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, memory_ran_out
 from picojoule.interruption import Interrupted
 from picojoule.recipe import Recipe
 from picojoule.record import Busy, Run
@@ -51,7 +51,13 @@ def train(recipe: Recipe, into: Path, tell: Callable[[Event], None], wait: bool)
         return Held()
     except (PicojouleError, Interrupted) as fault:
         return Ended(str(fault))
+    except (MemoryError, RuntimeError, OSError) as fault:
+        return Ended(memory_ran_out(fault) or _unforeseen(fault, tell))
     except (Exception, SystemExit) as fault:  # the user's model may raise anything
-        tell(Said(traceback.format_exc()))
-        return Ended(" ".join(f"{type(fault).__name__}: {fault}".split()))
+        return Ended(_unforeseen(fault, tell))
     return Ended()
+
+
+def _unforeseen(fault: BaseException, tell: Callable[[Event], None]) -> str:
+    tell(Said("".join(traceback.format_exception(fault))))
+    return " ".join(f"{type(fault).__name__}: {fault}".split())

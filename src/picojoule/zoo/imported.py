@@ -7,6 +7,7 @@ import importlib
 import inspect
 import os
 import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,6 +35,8 @@ def build(name: str, **settings: Any) -> nn.Module:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             model = factory(**accepted)
+    except SystemExit as end:
+        raise _exited(name, end, "let it return the model") from end
     except Exception as error:
         raise PicojouleError(
             f"{name} failed ({type(error).__name__}: {error}): name a function that builds the model without arguments"
@@ -52,6 +55,8 @@ def _find(name: str) -> Callable[..., Any]:
     try:
         with contextlib.redirect_stdout(sys.stderr), _current_folder_first():  # standard output is the command's
             module = importlib.import_module(module_name)
+    except SystemExit as end:
+        raise _exited(module_name, end, 'put what it runs under `if __name__ == "__main__":`') from end
     except Exception as error:  # the user's module may raise anything
         raise PicojouleError(
             f"cannot import {module_name!r} ({type(error).__name__}: {error}): run from the folder that holds it, or "
@@ -63,6 +68,7 @@ def _find(name: str) -> Callable[..., Any]:
         raise PicojouleError(
             f"{module_name!r} has no function {attribute!r}: it has {', '.join(valid) or 'none at all'}"
         )
+    _check_that_it_can_build(name, factory)
     found: Callable[..., Any] = factory
     return found
 
@@ -81,6 +87,24 @@ def _current_folder_first() -> Iterator[None]:
         with contextlib.suppress(ValueError):  # the module may have changed the path itself
             sys.path.remove(here)
         sys.path.append(here)
+
+
+def _check_that_it_can_build(name: str, factory: object) -> None:
+    """Refuse what cannot return a model before it is called, for it may do anything else, such as `os.abort`."""
+    if isinstance(factory, nn.Module):
+        what = "a model and no function that builds one"
+    elif isinstance(factory, type) and not issubclass(factory, nn.Module):
+        what = "a class, but no nn.Module"
+    elif isinstance(factory, types.BuiltinFunctionType):
+        what = "a function of Python itself, which builds no nn.Module"
+    else:
+        return
+    raise PicojouleError(f"{name} is {what}: name a class or a function that returns the model, an nn.Module")
+
+
+def _exited(name: str, end: SystemExit, remedy: str) -> SystemExit:
+    """The end of the process, as the code under that name wants it, but with a failure's status and a reason."""
+    return SystemExit(f"{name} ended the process (SystemExit: {end}) and returned no model: {remedy}")
 
 
 def _accepted(factory: Callable[..., Any], settings: dict[str, Any]) -> dict[str, Any]:
