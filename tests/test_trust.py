@@ -106,7 +106,7 @@ def test_a_factory_that_ends_the_process_does_not(foreign: Path, request_: tuple
     assert "'os:abort'" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [("report", "--out", "page"), ("pick", "--max-loss", "1")])
+@pytest.mark.parametrize("arguments", [("report", "--out", "page"), ("pick", "--min-accuracy", "10")])
 def test_commands_on_folders_of_runs_run_none_of_their_code(
     foreign: Path, command: Command, arguments: tuple[str, ...]
 ) -> None:
@@ -114,8 +114,8 @@ def test_commands_on_folders_of_runs_run_none_of_their_code(
     result = {"test": figures, "validation": figures, "epochs": 1}
     pj.Run.at(foreign).write_result(result)
     name, *options = arguments
-    command(name, foreign.parent, *options)
-    assert ran() == []
+    status, out, _ = command(name, foreign.parent, *options)
+    assert (status in (0, 1), bool(out), ran()) == (True, True, []), out
 
 
 def test_the_folder_of_a_recipe_says_nothing_that_the_recipe_given_does_not(foreign: Path, command: Command) -> None:
