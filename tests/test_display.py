@@ -116,7 +116,7 @@ def test_the_train_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
         *lines, last = captured.err.splitlines()
         assert last == (
             f"test: accuracy {test['accuracy']:.1%}, {format_joules(test['joules'])} an image; "
-            f"layer by layer: picojoule evaluate {folder}"
+            f"layer by layer: picojoule evaluate {folder} --trust"
         )
         assert len([line for line in lines if line.startswith("epoch ")]) == epochs
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 import pytest
 
-from picojoule.tables import Column, Estimate, Sheet, as_latex, as_text
+from picojoule.tables import Column, Estimate, Sheet, as_latex, as_text, visible
 
 SHEET = Sheet(
     (Column("curve"), Column("n"), Column("AUC [%]", 1, 100), Column("accuracy [%]", 2, 100)),
@@ -84,3 +85,80 @@ def test_the_name_of_a_row_is_whole_where_words_are_broken() -> None:
     text = as_text(sheet.table(), 60)
     assert name in text
     assert max(map(len, text.splitlines())) <= 60
+
+
+# --- Names that mean something to whoever reads the table -----------------------------------------------------------
+
+FORMULAS = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1+1", "\r=1+1", " =1+1", "\n=1", "＝1+1", "-", "-x"]
+NUMBERS = ["-2", "-2.5", "+1e-3", "-.5", "-1.25e+09"]
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_no_cell_of_a_csv_is_a_formula(name: str) -> None:
+    sheet = Sheet((Column(name), Column("x"), Column(name)), ((name, 1.0, Estimate(0.5, None)), ("b", name, 0.5)))
+    for row in csv.reader(io.StringIO(sheet.csv())):
+        assert len(row) == 4
+        for cell in row:
+            assert cell.lstrip()[0] not in "=+-@\t\r＝＋－＠"
+    assert name.strip() in list(csv.reader(io.StringIO(sheet.csv())))[1][0]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_negative_numbers_stay_numbers(number: str) -> None:
+    value = float(number)
+    sheet = Sheet((Column("a"), Column("b"), Column("c"), Column("d")), ((value, number, -3, Estimate(-0.5, 0.1)),))
+    [_, row] = csv.reader(io.StringIO(sheet.csv()))
+    assert row[1] == number
+    assert [float(cell) for cell in row] == [value, value, -3, -0.5, 0.1]
+
+
+ODD = [
+    "[x]",
+    "*",
+    " [x]",
+    "a\x1b[31mb",
+    "a\nb",
+    "a\\",
+    "\x00",
+    "50%",
+    "a&b",
+    "$x$",
+    "#1",
+    "_",
+    "{",
+    "}}",
+    "~",
+    "^",
+    "Ω_",
+    "Ω_[x]",
+]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_latex_of_odd_names_obeys_its_rules(name: str) -> None:
+    """What a compiler would stumble over: stray specials, unbalanced braces, rows that begin as an option does."""
+    lines = Sheet((Column(name), Column("n")), ((name, 1), ("b", 2), (name, 3))).latex().splitlines()
+    assert len(lines) == 9  # no name breaks a line
+    for line, cells in zip((lines[2], *lines[4:7]), (2, 2, 2, 2), strict=True):
+        assert line.endswith(r" \\")
+        assert not line.startswith(("[", "*", " [", " *"))
+        row = line.removesuffix(r" \\")
+        commands = re.sub(r"\\(?:[&%$#_{}]|[A-Za-z]+(?:\{\})?)", "", row)  # escaped characters and known commands
+        assert "\\" not in commands
+        assert not re.search(r"[%#~\x00-\x1f\x7f]", commands)
+        assert commands.count("&") == cells - 1
+        assert commands.count("{") == commands.count("}")
+        text, *maths = re.split(r"\$", commands)
+        assert len(maths) % 2 == 0
+        assert not re.search(r"[_^]", "".join([text, *maths[1::2]]))
+
+
+def test_control_characters_are_shown() -> None:
+    name = "a\x1b]0;title\x07\x9b31m\u202eb\r\n"
+    shown = r"a\x1b]0;title\x07\x9b31m\u202eb\r\n"
+    assert visible(name) == shown
+    assert visible("Ω_syn, p = 1 – é 中 🙂") == "Ω_syn, p = 1 – é 中 🙂"
+    sheet = Sheet((Column(name), Column("n")), ((name, 1),), name)
+    for text in (sheet.text(), sheet.csv()):
+        assert re.findall(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text) == []
+    assert r"\x1b]0;title" in sheet.text()

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import picojoule as pj
 import tiny
-from picojoule.cli import main
+from picojoule.cli import main, streams
 from picojoule.evaluation import build_model
 
 Command = Callable[..., tuple[int, str, str]]
@@ -105,7 +106,7 @@ def test_a_factory_that_ends_the_process_does_not(foreign: Path, request_: tuple
     assert "'os:abort'" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [("report", "--out", "page"), ("pick", "--max-loss", "1")])
+@pytest.mark.parametrize("arguments", [("report", "--out", "page"), ("pick", "--min-accuracy", "10")])
 def test_commands_on_folders_of_runs_run_none_of_their_code(
     foreign: Path, command: Command, arguments: tuple[str, ...]
 ) -> None:
@@ -113,8 +114,8 @@ def test_commands_on_folders_of_runs_run_none_of_their_code(
     result = {"test": figures, "validation": figures, "epochs": 1}
     pj.Run.at(foreign).write_result(result)
     name, *options = arguments
-    command(name, foreign.parent, *options)
-    assert ran() == []
+    status, out, _ = command(name, foreign.parent, *options)
+    assert (status in (0, 1), bool(out), ran()) == (True, True, []), out
 
 
 def test_the_folder_of_a_recipe_says_nothing_that_the_recipe_given_does_not(foreign: Path, command: Command) -> None:
@@ -169,3 +170,63 @@ def test_files_of_the_current_folder_pass_for_no_library_afterwards(foreign: Pat
     pj.load_model(pj.Run.at(foreign), trust=True)
     assert sys.path[0] != here
     assert sys.path[-1] == here
+
+
+ESCAPES = "a\x1b]0;mine\x07\x1b[31m\nb"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("evaluate", ESCAPES),
+        ("infer", ESCAPES, "a.png"),
+        ("export", ESCAPES, "--to", "nir"),
+        ("profile", ESCAPES),
+        ("profile", f"{ESCAPES}:build", "--input", "1,2,2"),
+        ("profile", "cnn7", "--psi", ESCAPES),
+        ("train", f"{ESCAPES}.toml"),
+        ("train", "recipe.toml", f"{ESCAPES}=1"),
+        ("train", "recipe.toml", f"seed={ESCAPES}"),
+        ("sweep", f"{ESCAPES}.toml"),
+        ("frontier", f"{ESCAPES}.toml"),
+        ("report", ESCAPES),
+        ("pick", ESCAPES, "--max-loss", "1"),
+        ("pick", ".", "--max-energy", ESCAPES),
+        ("data", "fetch", ESCAPES),
+        ("paper", "run", ESCAPES),
+        (ESCAPES,),
+        ("evaluate", f"--{ESCAPES}"),
+    ],
+    ids=lambda arguments: f"{arguments[0]!a:.12}-{len(arguments)}",
+)
+def test_escapes_in_names_are_shown_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("recipe.toml").write_text(tiny.RECIPE)
+    status, out, err = command(*arguments)
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert all(character.isprintable() for character in err[:-1])
+    assert r"\x1b]0;mine" in err
+
+
+def test_the_answers_to_pictures_with_escapes_in_their_names(foreign: Path, command: Command) -> None:
+    for name in ("good", "bad"):
+        Path(f"{name}{ESCAPES}.png").touch()
+    images = pj.data.load("digits").test.images[0, 0].numpy()
+    Image.fromarray(images).save(f"good{ESCAPES}.png", format="PNG")
+    status, out, err = command("infer", foreign, f"good{ESCAPES}.png", f"bad{ESCAPES}.png", "--trust")
+    assert status == 1
+    for text, name in ((out, "good"), (err, "bad")):
+        assert all(character.isprintable() for character in text if character != "\n")
+        assert rf"{name}a\x1b]0;mine\x07" in text
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_path_is_whole_for_a_program_and_harmless_for_a_terminal(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    streams.show_path(Path(ESCAPES))
+    expected = ESCAPES.encode("unicode_escape").decode() if terminal else ESCAPES
+    assert capsys.readouterr().out == f"{expected}\n"

@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="training images; as in the run's recipe unless given")
     options = parser.parse_args()
     run = pj.Run.at(options.run)
-    recipe, net = run.recipe, pj.load_model(run)
+    recipe, net = run.recipe, pj.load_model(run, trust=True)  # a run of your own
     torch.set_num_threads(options.threads)
     torch.manual_seed(recipe.seed)
     data = pj.data.load(recipe.data.name, limit=options.limit or recipe.data.limit, pad=recipe.data.pad)

@@ -13,6 +13,7 @@ from picojoule.background import apart
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
 from picojoule.record import Run
+from picojoule.tables import visible
 from picojoule.units import format_joules
 
 REDRAWN = 0.1
@@ -100,6 +101,7 @@ class Display:
         return f", {format_joules(joules)} an image{beside}, rate {metrics['rate_mean']:.1%}"
 
     def say(self, text: str) -> None:
+        text = visible(text)
         if self._progress is not None:
             self._progress.console.print(text, highlight=False, markup=False)
         else:

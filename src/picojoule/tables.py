@@ -1,4 +1,8 @@
-"""Tables as text, CSV and LaTeX, the same whether a terminal is there or not."""
+"""Tables as text, CSV and LaTeX, the same whether a terminal is there or not.
+
+Names in them may come from somebody else's files. Whatever they are, they are only shown: a terminal gets no control
+characters of theirs, a spreadsheet no formulas, LaTeX no commands.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,13 @@ import csv
 import io
 import re
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 
 WIDTH = 110
@@ -19,6 +24,32 @@ WIDEST = 200
 """For a table of many numbers, which are never broken; others take less."""
 
 NOT_DEFINED = "not defined"
+
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+"""Control characters, line ends among them, and those that turn the direction of writing."""
+
+
+def visible(text: str) -> str:
+    """Text in which what a terminal would obey is spelt out, so that it is shown, and all of it on one line.
+
+    >>> print(visible("a\\x1b[31m\\nb"))
+    a\\x1b[31m\\nb
+    """
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table with no control characters but Rich's own."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self.table, options):
+            if segment.control or segment.text == "\n":
+                yield segment
+            else:
+                yield Segment(visible(segment.text), segment.style)
 
 
 def as_text(table: Table, width: int = WIDTH) -> str:
@@ -32,7 +63,7 @@ def as_text(table: Table, width: int = WIDTH) -> str:
     """
     console = Console(width=width, color_system=None)
     with console.capture() as capture:
-        console.print(table)
+        console.print(Shown(table))
     return capture.get().rstrip()
 
 
@@ -172,7 +203,7 @@ class Sheet:
     def latex(self) -> str:
         """A booktabs `tabular`, to be put into a `table` of the reader's own."""
         layout = "".join("l" if self.is_text(i) else "r" for i in range(len(self.columns)))
-        rows = [" & ".join(map(as_latex, row)) + r" \\" for row in (self.titles, *self.shown())]
+        rows = [_latex_row(row) for row in (self.titles, *self.shown())]
         lines = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule"]
         return "\n".join([*lines, r"\end{tabular}", ""])
 
@@ -189,14 +220,35 @@ class Sheet:
 
 
 def _titles(column: Column, two: bool) -> list[str]:
-    return [column.title, f"{column.title} ±"] if two else [column.title]
+    title = _csv_text(column.title)
+    return [title, f"{title} ±"] if two else [title]
 
 
 def _fields(column: Column, cell: Cell, two: bool) -> list[str]:
     if isinstance(cell, Estimate):
         return [column.plain(cell.mean), column.plain(cell.deviation)]
-    text = str(cell) if isinstance(cell, str | int) else column.plain(cell)
+    text = _csv_text(str(cell)) if isinstance(cell, str | int) else column.plain(cell)
     return [text, NOT_DEFINED] if two else [text]
+
+
+_FORMULA = re.compile(r"\s*[=+@＝＋－＠-]")  # the wide forms begin formulas too
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def _csv_text(text: str) -> str:
+    """Words for a spreadsheet: behind an apostrophe if it would take them for a formula.
+
+    >>> [_csv_text(text) for text in ("=1+1", "@SUM(A1)", "-2+3", "-2.5", "a=b")]
+    ["'=1+1", "'@SUM(A1)", "'-2+3", '-2.5', 'a=b']
+    """
+    text = visible(text)
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    row = " & ".join(map(as_latex, cells))
+    guard = "{}" if row.lstrip().startswith(("[", "*")) else ""  # or the end of the row before takes it as its option
+    return rf"{guard}{row} \\"
 
 
 _LATEX = {character: rf"\{character}" for character in "&%$#_{}"} | {
@@ -213,6 +265,11 @@ _LATEX = {character: rf"\{character}" for character in "&%$#_{}"} | {
     "−": "$-$",
     "′": "$'$",
     "–": "--",
+    "μ": r"$\mu$",
+    "…": r"\ldots{}",
+    "→": r"$\to$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
 }
 
 
@@ -222,7 +279,7 @@ def as_latex(text: str) -> str:
     >>> print(as_latex("100 % of Ω_syn"))
     100 \\% of $\\Omega_{\\mathrm{syn}}$
     """
-    pieces = re.split(r"(Ω_[a-zA-Z]+)", text)
+    pieces = re.split(r"(Ω_[a-zA-Z]+)", visible(text))
     return "".join(
         rf"$\Omega_{{\mathrm{{{piece[2:]}}}}}$"
         if piece.startswith("Ω_")

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from picojoule import data as datasets
 from picojoule.cli.options import AsJson
-from picojoule.cli.streams import show, show_json, transfer_bar
+from picojoule.cli.streams import show, show_json, tell, transfer_bar
 
 data_app = typer.Typer(
     help="Data sets: what is where, and getting one.\n\nExample: `picojoule data fetch fashion-mnist`"
@@ -34,7 +35,8 @@ def data_list(context: typer.Context, as_json: AsJson = False) -> None:
         table.add_column(column, overflow="fold")
     for entry in listings:
         sources = ", ".join(title if at_hand else f"{title} (tool not installed)" for title, at_hand in entry.sources)
-        table.add_row(entry.name, entry.title, " / ".join(f"{n:,}" for n in entry.splits), entry.here or "–", sources)
+        splits = " / ".join(f"{n:,}" for n in entry.splits)
+        table.add_row(entry.name, entry.title, splits, escape(entry.here or "–"), sources)
     show(table)
 
 
@@ -49,4 +51,4 @@ def data_fetch(
     """
     with transfer_bar() as progress:
         fetched = datasets.fetch(name, folder, progress=progress)
-    print(fetched)
+    tell(str(fetched))

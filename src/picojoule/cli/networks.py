@@ -12,7 +12,7 @@ from torch import nn
 
 from picojoule import evaluation, export, zoo
 from picojoule.cli.options import AsJson, FinishedRun, FolderOfRuns, Trusted, TrustedModel, consent, one_of
-from picojoule.cli.streams import note, show, show_json, standard_output_kept
+from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, tell
 from picojoule.errors import PicojouleError
 from picojoule.kept import missed
 from picojoule.pick import Limits, pick
@@ -119,7 +119,7 @@ def infer(
         show_json(result.to_dict())
     else:
         for line in result.lines():
-            print(line)
+            tell(line)
     for image, reason in result.failed:
         note(f"picojoule: {image} was left out: {reason}")
     if result.failed:
@@ -146,9 +146,9 @@ def pick_network(
         show_json(choice.to_dict())
     elif choice.chosen is not None:
         show(choice.table())
-        print(choice.chosen.best.path)
+        show_path(choice.chosen.best.path)
         if choice.export is not None:
-            print(choice.export)
+            tell(choice.export)
     if choice.lacks_weights is not None:
         note(f"picojoule: {choice.lacks_weights}")
     if choice.chosen is None:
@@ -187,7 +187,7 @@ def export_run(
         }
         show_json(facts)
     else:
-        print(path)
+        show_path(path)
 
 
 def _model(name: str, input_shape: str | None) -> tuple[nn.Module, tuple[int, ...]]:

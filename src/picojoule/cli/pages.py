@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 import typer
 
 from picojoule.cli.options import Address, AsJson, FolderOfRuns, On, Workers, one_of
-from picojoule.cli.streams import note, show, show_json, standard_output_kept, transfer_bar
+from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, tell, transfer_bar
 from picojoule.sweep import Where
 
 paper_app = typer.Typer(
@@ -37,7 +37,7 @@ def write_report(
     for sheet in written.scores:
         show(sheet.table())
     note(", ".join(f"{number:,} {state}" for state, number in written.collection.counts.items() if number))
-    print(written.page)
+    show_path(written.page)
 
 
 @paper_app.command("list")
@@ -98,7 +98,10 @@ def paper_run(
         if not as_json:
             for sheet in made.findings.tables.values():
                 show(sheet.table())
-            print("\n".join([*made.findings.notes, *map(str, made.files)]))
+            for remark in made.findings.notes:
+                tell(remark)
+            for path in made.files:
+                show_path(path)
     if as_json:
         show_json([made.to_dict() for made in produced])
     failures = [failure for made in produced for failure in made.failures]

@@ -10,7 +10,7 @@ import typer
 from picojoule import engine
 from picojoule import sweep as sweeping
 from picojoule.cli.options import Address, AsJson, On, Overrides, RunsInto, Workers, one_of
-from picojoule.cli.streams import note, show, show_json, standard_output_kept, transfer_bar
+from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, transfer_bar
 from picojoule.display import Display, TensorBoard
 from picojoule.errors import PicojouleError
 from picojoule.frontier import Plan, Schedule, frontier
@@ -48,7 +48,7 @@ def train(
     energy = "" if test["joules"] is None else f", {format_joules(test['joules'])} an image"
     consent = " --trust" if ":" in run.recipe.model.name else ""
     note(f"test: accuracy {test['accuracy']:.1%}{energy}; layer by layer: picojoule evaluate {run.path}{consent}")
-    print(run.path)
+    show_path(run.path)
 
 
 def sweep(
@@ -133,4 +133,5 @@ def run_demo(
         show_json({"baseline": before, "penalised": after, "energy_ratio": comparison.energy_ratio})
     else:
         show(comparison.table())
-        print(f"{folder / 'report.html'}\n{folder / 'report.png'}")
+        show_path(folder / "report.html")
+        show_path(folder / "report.png")

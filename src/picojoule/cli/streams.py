@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -17,6 +18,7 @@ from rich.table import Table
 
 from picojoule.data import Progress as Transfer
 from picojoule.display import Rhythm
+from picojoule.tables import Shown, visible
 
 _SPELT = {
     "ψ": "psi",
@@ -45,7 +47,7 @@ def show(table: Table) -> None:
     console = Console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(width=_AS_WIDE_AS_IT_LIKES)
-    console.print(table)
+    console.print(Shown(table))
 
 
 def show_json(content: Any) -> None:
@@ -53,7 +55,18 @@ def show_json(content: Any) -> None:
 
 
 def note(text: str) -> None:
-    print(text, file=sys.stderr)
+    """A line on standard error; names in it may be anybody's, so no control character of theirs is sent."""
+    print(visible(text), file=sys.stderr)
+
+
+def tell(text: str) -> None:
+    """A line for people on standard output."""
+    print(visible(text))
+
+
+def show_path(path: Path) -> None:
+    """A path on standard output: as it is for a program that reads it, and so that it can do no harm on a terminal."""
+    print(visible(str(path)) if sys.stdout.isatty() else path)
 
 
 def standard_output_kept() -> contextlib.AbstractContextManager[object]:

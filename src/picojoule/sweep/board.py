@@ -16,6 +16,7 @@ from rich.text import Text
 
 from picojoule.display import Rhythm
 from picojoule.sweep.jobs import Job
+from picojoule.tables import visible
 from picojoule.units import format_joules
 
 _STYLES = {"done": "green", "running": "bold", "starting": "", "waiting": "dim", "failed": "bold red"}
@@ -103,6 +104,7 @@ class Board:
             self._print(f"{name} done: {self._results[name]} ({self.summary()})")
 
     def _print(self, text: str) -> None:
+        text = visible(text)
         if self._live is not None:
             self._live.console.print(text, highlight=False, markup=False)
         else:
@@ -128,7 +130,7 @@ class Board:
                 Text(state, style=_STYLES[state]),
                 f"{min(job.epoch + 1, epochs)}/{epochs}" if under_way else "",
                 f"{job.share:.0%}" if under_way or job.share else "",
-                Text(job.reason or self._results.get(job.run.path.name, "")),
+                Text(visible(job.reason) or self._results.get(job.run.path.name, "")),
             )
         return table
 
