@@ -80,8 +80,10 @@ def flatten(making: Making) -> nn.Module:
 @weighted(3)
 def residual(making: Making) -> nn.Module:
     """x + f(x): counts above one."""
-    twice = making.chance.random() < 0.3
-    return Calls(lambda self, x: x + self.inner(x) * (2 if twice else 1), inner=same_shape(making))
+    inner = same_shape(making)
+    if not making.plain and making.chance.random() < 0.3:
+        return Calls(lambda self, x: x + self.inner(x) * 2, inner=inner)
+    return Calls(lambda self, x: x + self.inner(x), inner=inner)
 
 
 @weighted(2)

@@ -12,8 +12,8 @@ from fuzz.measuring import measured
 from fuzz.networks import drawn
 from fuzz.outcome import Outcome
 
-EXPORTED = 40
-"""One network of so many goes through the exporters, which take seconds."""
+EXPORTED = 20
+"""One network of so many goes through the exporters, which take a second."""
 
 
 def network(seed: int) -> Outcome:

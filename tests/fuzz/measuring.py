@@ -97,7 +97,7 @@ def counted(made: Built, outcome: Outcome, expected: Tensor) -> pj.Synapses:
     """Trace, watch and meter against the oracle."""
     spec, model = made.spec, made.model
     steps = 1 if spec.how == "calls" else spec.steps
-    example = torch.zeros_like(made.images[:2])
+    example = torch.zeros_like(made.images[: 2 if steps == 1 else 1])  # as many samples as steps cannot be told apart
     synapses: pj.Synapses = tried(outcome, "trace", model, lambda: pj.trace(model, example, steps=steps))
 
     def metered() -> tuple[Tensor, Any]:

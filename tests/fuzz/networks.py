@@ -81,7 +81,7 @@ def drawn(seed: int) -> Spec:
     if plain:
         spatial = chance.choice([0, 2, 2])
         blocks, ends = ({name: table[name] for name in names} for table, names in ((BLOCKS, PLAIN), (ENDS, ["linear"])))
-    how = chance.choices(["once", "folded", "loop", "calls"], [7, 2, 1, 1])[0]
+    how = chance.choices(["once", "folded", "loop", "calls"], [15, 2, 1, 1] if plain else [7, 2, 1, 1])[0]
     neuron = chance.choice(["if", "lif"]) if how == "folded" else "spike"
     return Spec(
         seed=seed,
@@ -93,7 +93,9 @@ def drawn(seed: int) -> Spec:
         batch=chance.choice([1, 2, 3, 3, 5]),
         blocks=(("synapse", chance.randrange(10**6)), *(part(blocks) for _ in range(chance.choice([1, 2, 3, 4, 5])))),
         end=part(ends),
-        changes=tuple(part(CHANGES) for _ in range(chance.choices([0, 1, 2, 3], [3, 5, 3, 1])[0])),
+        changes=tuple(
+            part(CHANGES) for _ in range(chance.choices([0, 1, 2, 3], [6, 4, 1, 0] if plain else [3, 5, 3, 1])[0])
+        ),
         plain=plain,
     )
 

@@ -43,7 +43,7 @@ def drawn_keys(chance: Random) -> dict[str, Any]:
         if chance.random() < 0.15:
             key = chance.choice([key[:-1], key + "s", key.upper(), junk.text(chance)])
         default, other = DEFAULTS_AND_OTHERS.get(key, (0, 1))
-        given = junk.value(chance) if chance.random() < 0.6 else chance.choice([default, other])
+        given = junk.value(chance) if chance.random() < 0.4 else chance.choice([default, other])
         section, _, name = key.partition(".")
         if name:
             place = content.setdefault(section, {})

@@ -16,6 +16,7 @@ import socket
 import stat
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -33,7 +34,9 @@ import tiny
 RECIPE = tiny.RECIPE.replace("training.epochs = 3", "training.epochs = 1").replace("limit = 200", "limit = 80")
 SWEEP = RECIPE + '\n[[axes]]\nkey = "penalty.strength"\nvalues = [0, 1]\n'
 SECONDS = 20
-"""No command on these files takes as long."""
+"""No command on these files computes for as long, or waits for as long without computing at all."""
+GLANCE = 2
+"""Seconds between two looks at a command."""
 
 
 class TooLong(BaseException):
@@ -122,23 +125,23 @@ class Ended:
     arguments: list[str] = field(default_factory=list)
 
 
-def run(arguments: list[str], seconds: int = SECONDS) -> Ended:
+def run(arguments: list[str]) -> Ended:
     """A command of picojoule in this process, as the installed script calls it."""
     from picojoule.cli import main
 
     out, err = io.StringIO(), io.StringIO()
-    argv, handler = sys.argv, signal.signal(signal.SIGALRM, _over)
+    argv, handler = sys.argv, signal.signal(signal.SIGALRM, _Patience())
     sys.argv = ["picojoule", *arguments]
     state = torch.get_rng_state(), torch.get_num_threads(), logging.root.manager.disable
     ended = Ended(None, "", "", arguments=arguments)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            signal.alarm(seconds)
+            signal.setitimer(signal.ITIMER_REAL, GLANCE, GLANCE)
             try:
                 main()
             finally:
-                signal.alarm(0)
+                signal.setitimer(signal.ITIMER_REAL, 0)
     except SystemExit as stop:
         ended.status = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
     except TooLong:
@@ -158,8 +161,19 @@ def run(arguments: list[str], seconds: int = SECONDS) -> Ended:
     return ended
 
 
-def _over(number: int, frame: Any) -> NoReturn:
-    raise TooLong
+class _Patience:
+    """Ends a command that computes for too long, or that waits; never one that a busy machine slows down."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.process_time()
+        self.idle = 0
+
+    def __call__(self, number: int, frame: Any) -> None:
+        now = time.process_time()
+        self.idle = self.idle + GLANCE if now - self.last < 0.01 * GLANCE else 0
+        self.last = now
+        if now - self.start > SECONDS or self.idle >= SECONDS:
+            raise TooLong
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import threading
@@ -20,8 +21,10 @@ import torch
 from fuzz.cases import Case
 from fuzz.outcome import Outcome
 
-SECONDS = 180
-"""No case takes as long; a command that blocks is stopped by itself much sooner."""
+SECONDS = 900
+"""No case takes as long, on however busy a machine."""
+COMPUTING = 120
+"""Nor does one compute for so many seconds. A command is stopped by the sandbox much sooner."""
 CASES = 500
 """A worker is replaced after so many, so that what a case leaves in memory does not pile up."""
 
@@ -35,6 +38,7 @@ def serve() -> None:
     os.dup2(nowhere, 2)
     for line in sys.stdin:
         request = json.loads(line)
+        signal.setitimer(signal.ITIMER_PROF, COMPUTING)  # its signal ends the process
         case = Case(request["kind"], request["seed"])
         if "failure" in request:
             answer: Any = case.smallest(request["failure"])
@@ -55,7 +59,7 @@ class Worker:
         try:
             answer = self._ask({"kind": case.kind, "seed": case.seed})
         except TimeoutError:
-            return Outcome(failures=[("takes for ever", f"more than {SECONDS} s")])
+            return Outcome(failures=[("takes for ever", case.described)])
         except ConnectionError as error:
             return Outcome(failures=[("ends the process", str(error))])
         return Outcome(answer["notes"], [(name, details) for name, details in answer["failures"]])
@@ -94,6 +98,8 @@ class Worker:
         if not line:
             status = self._process.wait()
             self.close()
+            if status == -signal.SIGPROF:
+                raise TimeoutError
             raise ConnectionError(f"with {status}")
         return json.loads(line)
 
