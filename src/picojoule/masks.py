@@ -93,7 +93,7 @@ class Masks:
                     found: list[Tensor | None] = list(again.left_of_results())
             except Exception:  # the operation takes no other numbers
                 whole = all(self._is_whole(tensor) for tensor in taken)
-                found = [torch.ones_like(tensor, dtype=torch.bool) if whole else None for tensor in made]
+                found = [_everywhere(tensor) if whole else None for tensor in made]
             self._note(made, found)
             if any(id(tensor) in self._pruned for tensor in taken):
                 self._pruned |= {id(tensor): tensor for tensor in made}
@@ -102,7 +102,7 @@ class Masks:
     def entry(self, tensor: Tensor) -> Tensor | None:
         """Where a tensor made of weights is left; a parameter is left everywhere."""
         if id(tensor) not in self._left:
-            self._left[id(tensor)] = (tensor, torch.ones_like(tensor, dtype=torch.bool))
+            self._left[id(tensor)] = (tensor, _everywhere(tensor))
         left = self._left[id(tensor)][1]
         return left if left is not None and left.shape == tensor.shape else None
 
@@ -114,8 +114,10 @@ class Masks:
         return bool(self._origins.get(tensor).source & Source.WEIGHT)
 
     def _is_whole(self, tensor: Tensor) -> bool:
-        left = self.entry(tensor) if self.is_drawn(tensor) else tensor.ne(0)
-        return left is not None and bool(left.all())
+        if self.is_drawn(tensor):
+            left = self.entry(tensor)
+            return left is not None and bool(left.all())
+        return tensor.layout == torch.strided and bool(tensor.ne(0).all())
 
     def _note(self, made: list[Tensor], found: list[Tensor | None]) -> None:
         for tensor, left in zip(made, found, strict=True):
@@ -185,6 +187,13 @@ class _Again:
             value = value.clone()
         numbers[id(tensor)] = value
         return value
+
+
+def _everywhere(tensor: Tensor) -> Tensor:
+    """True at each element, as a dense tensor: sparse layouts have no comparison and no filling."""
+    if tensor.layout == torch.strided:
+        return torch.ones_like(tensor, dtype=torch.bool)
+    return torch.ones(tensor.shape, dtype=torch.bool, device=tensor.device)
 
 
 def _tensors(values: Any) -> list[Tensor]:
