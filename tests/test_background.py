@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -42,6 +43,7 @@ def interrupted_before_step(number: int, work: Callable[[], object]) -> bool:
                 raise Rang
         return trace
 
+    gc.disable()  # what is raised in a callback of the collector, such as hypothesis's, is lost for everyone
     sys.settrace(trace)
     try:
         work()
@@ -49,6 +51,7 @@ def interrupted_before_step(number: int, work: Callable[[], object]) -> bool:
         return True
     finally:
         sys.settrace(None)
+        gc.enable()
     return False
 
 

@@ -51,6 +51,7 @@ def fit(
     for key, name in recipe.needs.items():
         run.beside(name, key)
     reference_figure(run, recipe)  # refused before anything is written, if it cannot be compared
+    fabric = _fabric(recipe, accelerator, devices)  # so is a device that is not there
     data = recipe.data.load()
     with (
         run.begun(recipe, wait),
@@ -60,7 +61,6 @@ def fit(
     ):
         if _is_done(run, recipe, reporters):  # by another process, while this one loaded the data or waited
             return run
-        fabric = _fabric(recipe, accelerator, devices)
         train = partial(training.train, run=run, recipe=recipe, data=data, reporters=tuple(reporters))
         if devices > 1:
             _launch(fabric, train)

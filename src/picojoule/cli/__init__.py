@@ -89,8 +89,10 @@ def _status() -> int:
     except KeyboardInterrupt:
         streams.note("picojoule: stopped")
         return 1
-    except SystemExit as end:  # by a model of the user's own, in whatever it does
-        code = end.code
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # so Rich ends where nobody reads its tables
+            raise end.__context__ from None
+        code = end.code  # of a model of the user's own, in whatever it does
         streams.note(
             f"picojoule: {code if isinstance(code, str) else f'the model ended the process (SystemExit: {code})'}"
         )
