@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -78,6 +79,8 @@ OF_SPIKES: dict[str, Callable[..., Any]] = {
     "cumsum behind a square": lambda m, s: (s * m.p[0]).square().cumsum(-1)[..., -1],
     "filter in frequency": lambda m, s: torch.fft.rfft(s) * torch.fft.rfft(m.p[0]),
     "table": lambda m, s: m.p[s.argmax(1)],
+    "statistic of shifted spikes": lambda m, s: torch.logsumexp(s + m.p[0], 1),
+    "norm of one difference": lambda m, s: (s - m.p[0]).norm(dim=1),
     "lerp": lambda m, s: torch.lerp(s, m.p[0].to(s.dtype), 0.5),
     "gate": lambda m, s: s * s.flip(1),
     "in an object": lambda m, s: Result(torch.fft.rfft(s)),
@@ -97,6 +100,25 @@ def test_weights_at_the_end_are_not_lost(way: str, head: bool) -> None:
 def test_what_is_not_known_to_be_free_does_not_end_a_path(way: str) -> None:
     with pytest.raises(PicojouleError, match=r"the model's output|synapses written by hand"):
         trace(Ending(OF_SPIKES[way]), torch.zeros(2, 4))
+
+
+READ: dict[str, Callable[..., Any]] = {
+    "storage": lambda s: s.untyped_storage(),
+    "array": lambda s: np.asarray(s.detach()),
+    "product of arrays": lambda s: torch.from_numpy(np.dot(s.detach(), PROTOTYPES.numpy().T)),
+    "exchange": lambda s: np.from_dlpack(s.detach()),
+    "address": lambda s: s.data_ptr(),
+}
+
+
+@pytest.mark.parametrize("way", READ)
+def test_values_do_not_leave_pytorch(way: str) -> None:
+    def read(m: Ending, s: Tensor) -> Tensor:
+        READ[way](s)
+        return s
+
+    with pytest.raises(PicojouleError, match="reads the value of an activation"):
+        trace(Ending(read), torch.zeros(2, 4))
 
 
 @pytest.mark.parametrize("way", WITH_WEIGHTS)

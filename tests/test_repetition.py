@@ -207,3 +207,22 @@ def test_indices_keep_their_meaning_in_another_batch() -> None:
             return result
 
     assert trace(Words(), torch.tensor([[4, 1]])).synapses == 12
+
+
+def test_a_map_of_the_same_size_has_a_psi_for_each_size_of_the_input() -> None:
+    """As `docs/counting.md` says: only the example tells how large the map behind `interpolate` is."""
+
+    class Decoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder, self.spike = nn.Conv1d(1, 1, 3, stride=2, padding=1), Spike()
+            self.head = nn.Conv1d(1, 5, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            result: Tensor = self.head(F.interpolate(self.spike(self.encoder(x)), x.shape[-1]))
+            return result
+
+    for size in (7, 8):
+        layer = trace(Decoder(), torch.zeros(1, 1, size))["spike"]
+        assert layer.shape == (1, 4)
+        assert layer.synapses == 5 * size

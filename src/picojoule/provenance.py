@@ -6,7 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn, strided
+import torch
+from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 from torch.nn.utils.prune import BasePruningMethod
 from torch.utils._pytree import tree_leaves
@@ -147,4 +148,5 @@ def _has_connections(spikes: Tensor) -> bool:
 
 
 def _memory(tensor: Tensor) -> int:
-    return tensor.untyped_storage()._cdata if tensor.layout == strided else id(tensor)
+    with torch._C.DisableTorchFunction():  # asked by the pass, not by the model, which may not look there
+        return tensor.untyped_storage()._cdata if tensor.layout == torch.strided else id(tensor)

@@ -281,7 +281,8 @@ class StructuralPass(TorchFunctionMode):
 
     def _refuse_weighted_sum(self, name: str, tag: Tag) -> None:
         statistic = bare(name) in STATISTICS and tag.source & ~(INERT | Source.WEIGHTED) != Source.INPUT
-        if tag.source & Source.WEIGHTED and (bare(name) in ADDING or statistic):
+        weighed = Source.WEIGHTED | Source.SHIFTED if statistic else Source.WEIGHTED  # a statistic is not linear
+        if tag.source & weighed and (bare(name) in ADDING or statistic):
             self.refuse(
                 f"{name} {self._where()} adds up values that were multiplied by constants or compared with them, which "
                 "are synapses written by hand; write them with nn.Linear or a convolution, or put the constants into "

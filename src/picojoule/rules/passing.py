@@ -197,7 +197,8 @@ SHAPED_BY = frozenset("expand_as reshape_as type_as view_as".split())
 """Operations that take only the shape (or dtype) of their second argument."""
 
 READING = frozenset(
-    "__bool__ __complex__ __contains__ __float__ __index__ __int__ allclose equal is_nonzero item numpy tolist".split()
+    "__array__ __bool__ __complex__ __contains__ __dlpack__ __float__ __index__ __int__ allclose data_ptr equal "
+    "is_nonzero item numpy storage tolist untyped_storage".split()
 )
 """Operations that hand a value to Python, where it can decide what runs next."""
 
