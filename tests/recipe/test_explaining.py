@@ -145,3 +145,25 @@ def test_a_mistake_in_the_text_is_one_sentence(text: str, words: tuple[str, ...]
 def test_the_constructor_speaks_the_same_language() -> None:
     with pytest.raises(PicojouleError, match=r"penalty\.p = 0\.5 is not allowed: take a finite number of 1 or more"):
         Recipe(model={"name": "cnn7"}, data={"name": "digits"}, penalty={"p": 0.5})
+
+
+QUOTED = "write data.name without quotes, in which a dot is a letter like any other"
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ('"data.name"', ("no key 'data.name': ", QUOTED)),
+        ('"data.name "', ("no key 'data.name ': did you mean data.name?",)),
+        ('data."name "', ("no key data.'name ': did you mean data.name?",)),
+        ('data."na\u200bme"', ("no key data.'na\\u200bme' (with ZERO WIDTH SPACE): did you mean data.name?",)),
+        ('data."n\u0430me"', ("(with CYRILLIC SMALL LETTER A): did you mean data.name?",)),
+        ("data.NAME", ("no key data.NAME: did you mean data.name?",)),
+    ],
+)
+def test_no_key_is_suggested_that_looks_like_the_one_that_is_refused(written: str, words: tuple[str, ...]) -> None:
+    said = message(f'model.name = "cnn7"\n{written} = "digits"')
+    refused, _, suggested = said.removeprefix("there is no key ").partition(": did you mean ")
+    assert refused != suggested.removesuffix("?")
+    for word in words:
+        assert word in said
