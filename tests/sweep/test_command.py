@@ -63,8 +63,8 @@ def test_a_run_that_fails_is_named_with_its_reason(sweep: Command) -> None:
     content = json.loads(out)
     assert [entry["varied"] for entry in content["runs"]] == [{"model.name": "tiny:net"}]
     (failure,) = content["failures"]
-    assert failure["reason"] == "SystemExit: enough"
-    assert err.splitlines()[-1] == f"picojoule: {failure['name']} failed: SystemExit: enough"
+    assert failure["reason"].startswith("SystemExit: tiny:exits ended the process (SystemExit: enough)")
+    assert err.splitlines()[-1] == f"picojoule: {failure['name']} failed: {failure['reason']}"
 
 
 @pytest.mark.parametrize(
