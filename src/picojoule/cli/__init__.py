@@ -90,12 +90,9 @@ def _status() -> int:
         streams.note("picojoule: stopped")
         return 1
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # so Rich ends where nobody reads its tables
+        if isinstance(end.__context__, BrokenPipeError):  # what Typer and Rich make of it
             raise end.__context__ from None
-        code = end.code  # of a model of the user's own, in whatever it does
-        streams.note(
-            f"picojoule: {code if isinstance(code, str) else f'the model ended the process (SystemExit: {code})'}"
-        )
+        streams.note(f"picojoule: {_last_words(end)}")
         return 1
     except (MemoryError, RuntimeError, OSError) as fault:
         sentence = memory_ran_out(fault)
@@ -103,6 +100,11 @@ def _status() -> int:
             raise
         streams.note(f"picojoule: {sentence}")
         return 1
+
+
+def _last_words(end: SystemExit) -> str:
+    """Why a model of the user's own ended the process, in whatever it did; as a sentence, if its builder made one."""
+    return end.code if isinstance(end.code, str) else f"the model ended the process (SystemExit: {end.code})"
 
 
 def _sentence(mistake: typer.TyperException) -> str:
