@@ -41,13 +41,12 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    run = pj.fit(tiny.recipe("training.epochs=1"), tmp_path_factory.mktemp("runs"))
-    return (run.path / "weights.safetensors").read_bytes()
+def trained(tmp_path_factory: pytest.TempPathFactory) -> pj.Run:
+    return pj.fit(tiny.recipe("training.epochs=1"), tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture
-def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: bytes) -> Path:
+def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: pj.Run) -> Path:
     """A stranger's run folder, in the current folder beside the module that it names."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -56,7 +55,7 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: bytes) -> 
     folder = tmp_path / "foreign"
     folder.mkdir()
     (folder / "recipe.toml").write_text(tiny.recipe("model.name=strange:build").to_toml())
-    (folder / "weights.safetensors").write_bytes(weights)
+    (folder / "weights.safetensors").write_bytes((trained.path / "weights.safetensors").read_bytes())
     return folder
 
 
@@ -106,16 +105,14 @@ def test_a_factory_that_ends_the_process_does_not(foreign: Path, request_: tuple
     assert "'os:abort'" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [("report", "--out", "page"), ("pick", "--min-accuracy", "10")])
+@pytest.mark.parametrize("arguments", [("report", "--out", "page"), ("pick", "--min-accuracy", "2")])
 def test_commands_on_folders_of_runs_run_none_of_their_code(
-    foreign: Path, command: Command, arguments: tuple[str, ...]
+    foreign: Path, trained: pj.Run, command: Command, arguments: tuple[str, ...]
 ) -> None:
-    figures = {"accuracy": 0.5, "loss": 1.0, "joules": 1e-9, "synops": 9.0, "samples": 9, "layers": []}
-    result = {"test": figures, "validation": figures, "epochs": 1}
-    pj.Run.at(foreign).write_result(result)
+    pj.Run.at(foreign).write_result(trained.result)
     name, *options = arguments
-    status, out, _ = command(name, foreign.parent, *options)
-    assert (status in (0, 1), bool(out), ran()) == (True, True, []), out
+    status, out, err = command(name, foreign.parent, *options)
+    assert (status, bool(out), ran()) == (0, True, []), err
 
 
 def test_the_folder_of_a_recipe_says_nothing_that_the_recipe_given_does_not(foreign: Path, command: Command) -> None:
