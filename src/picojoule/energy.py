@@ -229,8 +229,8 @@ class EnergyMeter:
     def merge(self, other: EnergyMeter) -> None:
         """Add what another meter of the same network has counted, for instance in another process.
 
-        One that has counted nothing adds nothing. Between processes, gather each one's `state_dict` and merge them: sums
-        of states are no state, because the number of time steps is in them.
+        One that has counted nothing adds nothing. Between processes, gather each one's `state_dict` and merge them;
+        do not sum the states, because the number of time steps is in them.
         """
         if not isinstance(other, EnergyMeter):
             raise PicojouleError(
@@ -266,7 +266,8 @@ class EnergyMeter:
         samples, steps = state["samples_and_steps"].tolist()
         if samples < 0 or steps < 0 or (samples and not steps) or any(bool((v < 0).any()) for v in state.values()):
             raise PicojouleError(
-                f"this state has {samples} samples of {steps} time steps, or negative counts: give what state_dict() gave"
+                f"this state has {samples} samples of {steps} time steps, or negative counts: give what state_dict() "
+                "gave"
             )
         self._samples, self._steps = samples, steps or None
         self._counts = {name: state[f"counts.{name}"].cpu().clone() for name in self._counts}

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
+import torch.distributed
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -96,6 +97,8 @@ def build_model(recipe: Recipe) -> nn.Module:
 
 def load_model(run: Run) -> nn.Module:
     """The trained network of a run, in evaluation mode."""
+    if not isinstance(run, Run):
+        raise PicojouleError(f"load_model needs a Run, not {type(run).__name__}: Run.at opens the folder of one")
     with torch.random.fork_rng(devices=[]):  # initial weights are drawn, but nobody sees them
         model = build_model(run.recipe)
     load_weights(model, run.weights, f"the weights of {run.path}")
@@ -184,7 +187,7 @@ def _dense_joules(model: nn.Module, recipe: Recipe) -> float | None:
 
 def _of_all_processes(fabric: Fabric, meter: EnergyMeter) -> EnergyMeter:
     """What the meters of all processes have counted together. One that got no batch knows of no time steps."""
-    states: Any = fabric.all_gather(meter.state_dict())  # [process, …]
+    states = {key: gathered(fabric, value) for key, value in meter.state_dict().items()}
     whole = EnergyMeter(meter.synapses, meter.prices)
     for process in range(fabric.world_size):
         part = EnergyMeter(meter.synapses, meter.prices)
@@ -197,6 +200,15 @@ def summed(fabric: Fabric, values: Tensor) -> Tensor:
     """Σ over all processes."""
     total: Tensor = fabric.all_reduce(values.to(fabric.device), reduce_op="sum")  # type: ignore[assignment]
     return total.cpu()
+
+
+def gathered(fabric: Fabric, state: Tensor) -> Tensor:
+    """One row a process."""
+    if fabric.world_size == 1:
+        return state[None]
+    rows = [torch.empty_like(state, device=fabric.device) for _ in range(fabric.world_size)]
+    torch.distributed.all_gather(rows, state.to(fabric.device))
+    return torch.stack(rows).cpu()
 
 
 @contextmanager
