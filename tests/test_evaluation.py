@@ -144,7 +144,11 @@ def measured(fabric: Fabric, images: int) -> dict[str, Any]:
     recipe = tiny.recipe("model.name=tiny:over_time", "neuron.kind=if", "neuron.steps=2")
     model, data = build_model(recipe, trust=True), pj.data.load("digits")
     few = replace(data, test=Images(data.test.images[:images], data.test.labels[:images]))
-    return measure(model, recipe, few, "test", count_synapses(model, recipe), fabric).to_dict()
+    try:
+        return measure(model, recipe, few, "test", count_synapses(model, recipe), fabric).to_dict()
+    finally:
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()  # its threads would abort a process that ends before them
 
 
 @pytest.mark.slow

@@ -22,6 +22,8 @@ def stages(recipe: Recipe, ratio: float, count: int) -> tuple[Recipe, ...]:
     >>> third.training.start_from == second.name, third.penalty.reference == first.name
     (True, True)
     """
+    if not isinstance(recipe, Recipe):
+        raise PicojouleError(f"a chain needs a Recipe, not {type(recipe).__name__}: Recipe.load reads one from a file")
     if not isinstance(ratio, int | float) or not (math.isfinite(ratio) and 0 < ratio < 1):
         raise PicojouleError(f"ratio={ratio!r} lowers no budget: give a number between 0 and 1")
     if type(count) is not int or count < 1:

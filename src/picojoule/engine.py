@@ -15,7 +15,7 @@ import torch.distributed
 from torch.multiprocessing.spawn import ProcessException
 
 from picojoule import training
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, a_path
 from picojoule.evaluation import threads
 from picojoule.interruption import Interrupted, stop_signals
 from picojoule.kept import missed
@@ -45,7 +45,9 @@ def fit(
     to the reporters, or to the log where there are none. A run that another process is training is refused
     (`record.Busy`), or with `wait` waited for.
     """
-    run = Run.of(recipe, into)
+    if not isinstance(recipe, Recipe):
+        raise PicojouleError(f"fit needs a Recipe, not {type(recipe).__name__}: Recipe.load reads one from a file")
+    run = Run.of(recipe, a_path("the folder of runs", into))
     if _is_done(run, recipe, reporters):
         return run
     for key, name in recipe.needs.items():

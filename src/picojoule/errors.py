@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class PicojouleError(ValueError):
@@ -38,16 +40,16 @@ def memory_ran_out(fault: BaseException) -> str | None:
     return f"memory ran out{wanted}: take a smaller training.batch_size, fewer images at once or fewer --workers"
 
 
-def unknown(what: str, given: str, valid: Iterable[str], otherwise: str = "") -> PicojouleError:
+def unknown(what: str, given: object, valid: Iterable[str], otherwise: str = "") -> PicojouleError:
     """The error for a name that is in no list: it names the nearest valid one and all of them.
 
     >>> str(unknown("model", "cnn8", ["cnn7", "vgg11"]))
     "unknown model 'cnn8': did you mean 'cnn7'? choose one of cnn7, vgg11"
     """
     valid = list(valid)
-    near = get_close_matches(given.lower(), valid, n=1)
+    near = get_close_matches(given.lower(), valid, n=1) if isinstance(given, str) else []
     hint = f"did you mean {near[0]!r}? " if near else ""
-    odd = foreign_letters(given) if near else ""
+    odd = foreign_letters(str(given)) if near else ""
     return PicojouleError(f"unknown {what} {given!r}{odd}: {hint}choose one of {', '.join(valid)}{otherwise}")
 
 
@@ -59,3 +61,10 @@ def foreign_letters(given: str) -> str:
     """
     names = dict.fromkeys(unicodedata.name(letter, f"U+{ord(letter):04X}") for letter in given if not letter.isascii())
     return f" (with {', '.join(list(names)[:3])})" if names else ""
+
+
+def a_path(what: str, given: object) -> Path:
+    """The path that was given; an error if it is none, with `what` to say of which it was asked."""
+    if not isinstance(given, str | os.PathLike):
+        raise PicojouleError(f"{what} is named by its path, not by {type(given).__name__}: give a string or a Path")
+    return Path(given)

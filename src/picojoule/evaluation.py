@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import torch
+import torch.distributed
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -126,6 +127,8 @@ def load_model(run: Run, trust: Trust = False) -> nn.Module:
     is run only with `trust=True`, or `trust="package.module:factory"` if it is that very one, or for the `Run` that
     `fit`, `sweep.run` or `frontier` returned, whose recipe the caller gave. Weights never run code.
     """
+    if not isinstance(run, Run):
+        raise PicojouleError(f"load_model needs a Run, not {type(run).__name__}: Run.at opens the folder of one")
     recipe, weights = run.recipe, run.weights  # all that the folder holds is read before any code runs
     if trust is False:  # what the caller himself gave to be trained needs no second word
         trust = recipe.model.name == run.given_model
@@ -217,7 +220,7 @@ def _dense_joules(model: nn.Module, recipe: Recipe) -> float | None:
 
 def _of_all_processes(fabric: Fabric, meter: EnergyMeter) -> EnergyMeter:
     """What the meters of all processes have counted together. One that got no batch knows of no time steps."""
-    states: Any = fabric.all_gather(meter.state_dict())  # [process, …]
+    states = {key: gathered(fabric, value) for key, value in meter.state_dict().items()}
     whole = EnergyMeter(meter.synapses, meter.prices)
     for process in range(fabric.world_size):
         part = EnergyMeter(meter.synapses, meter.prices)
@@ -230,6 +233,15 @@ def summed(fabric: Fabric, values: Tensor) -> Tensor:
     """Σ over all processes."""
     total: Tensor = fabric.all_reduce(values.to(fabric.device), reduce_op="sum")  # type: ignore[assignment]
     return total.cpu()
+
+
+def gathered(fabric: Fabric, state: Tensor) -> Tensor:
+    """One row a process."""
+    if fabric.world_size == 1:
+        return state[None]
+    rows = [torch.empty_like(state, device=fabric.device) for _ in range(fabric.world_size)]
+    torch.distributed.all_gather(rows, state.to(fabric.device))
+    return torch.stack(rows).cpu()
 
 
 @contextmanager

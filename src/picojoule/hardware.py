@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -53,20 +54,24 @@ class PriceList:
     source: str
 
     def __post_init__(self) -> None:
-        if not self.name.strip():
+        if not isinstance(self.name, str) or not self.name.strip():
             raise PicojouleError("a price list needs a name: give it a short one such as 'my-chip'")
-        if not self.source.strip():
+        if not isinstance(self.source, str) or not self.source.strip():
             raise PicojouleError(f"price list {self.name!r} needs a source: say where its numbers come from")
+        self._check_price("accumulate", self.accumulate)
         for field, joules in (
-            ("accumulate", self.accumulate),
             ("multiply_accumulate", self.multiply_accumulate),
             ("neuron_update", self.neuron_update),
             ("spike", self.spike),
         ):
-            if joules is not None and not (isinstance(joules, int | float) and math.isfinite(joules) and joules >= 0):
-                raise PicojouleError(
-                    f"price list {self.name!r}: {field} must be a finite number of joules, 0 or more, not {joules!r}"
-                )
+            if joules is not None:
+                self._check_price(field, joules)
+
+    def _check_price(self, field: str, joules: object) -> None:
+        if type(joules) is bool or not isinstance(joules, int | float) or not 0 <= joules <= sys.float_info.max:
+            raise PicojouleError(
+                f"price list {self.name!r}: {field} must be a finite number of joules, 0 or more, not {joules!r}"
+            )
 
     def per_synop(self, target: Target) -> float:
         """Joules of one synaptic operation on the weights of a target."""
@@ -108,14 +113,14 @@ class MemoryPriceList(PriceList):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.multiply, int | float) and math.isfinite(self.multiply) and self.multiply >= 0):
-            raise PicojouleError(
-                f"price list {self.name!r}: multiply must be a finite number of joules, 0 or more, not "
-                f"{self.multiply!r}"
-            )
-        if not isinstance(self.word, int) or self.word < 1:
+        self._check_price("multiply", self.multiply)
+        if type(self.word) is not int or self.word < 1:
             raise PicojouleError(f"price list {self.name!r}: word must be 1 byte or more, not {self.word!r}")
-        sizes, prices = zip(*self.memory, strict=True) if self.memory else ((), ())
+        try:
+            pairs = [(float(size), float(price)) for size, price in self.memory]
+        except (TypeError, ValueError, OverflowError):
+            pairs = []
+        sizes, prices = [size for size, _ in pairs], [price for _, price in pairs]
         rising = all(a < b for a, b in itertools.pairwise(sizes)) and list(prices) == sorted(prices)
         if len(sizes) < 2 or not rising or not all(map(math.isfinite, prices)) or self.access(0) < 0:
             raise PicojouleError(

@@ -22,7 +22,7 @@ from picojoule import data as datasets
 from picojoule import events
 from picojoule.activity import Activity, watch
 from picojoule.energy import EnergyMeter
-from picojoule.errors import PicojouleError, unknown
+from picojoule.errors import PicojouleError, a_path, unknown
 from picojoule.evaluation import Split, Trust, load_model
 from picojoule.hardware import PriceList
 from picojoule.hardware import get as price_list
@@ -149,9 +149,11 @@ def infer(
     """
     if engine not in get_args(EngineName):
         raise unknown("engine", engine, get_args(EngineName))
+    if isinstance(images, str | os.PathLike):
+        raise PicojouleError(f"images is a list of pictures, not one path: give [{os.fspath(images)!r}]")
     if bool(images) == (split is not None):
         raise PicojouleError("name some pictures or a split, one of the two: IMAGES…, or --split test")
-    if limit is not None and (limit < 1 or split is None):
+    if limit is not None and (type(limit) is not int or limit < 1 or split is None):
         raise PicojouleError(f"limit {limit} is not allowed: give a whole number from 1 up, and a split")
     if split is not None and split not in get_args(Split):
         raise unknown("split", split, get_args(Split))
@@ -167,7 +169,7 @@ def infer(
     answer = _by_events(model, example, synapses, prices) if engine == "events" else _densely(model, synapses, prices)
     preparation = time.perf_counter() - start
     answers, failed = [], []
-    for name, label, pixels in _pixels(recipe, data, [Path(image) for image in images], split, limit):
+    for name, label, pixels in _pixels(recipe, data, [a_path("a picture", image) for image in images], split, limit):
         if isinstance(pixels, PicojouleError):
             failed.append((name, str(pixels)))
             continue

@@ -32,7 +32,7 @@ class TimeLayout:
     def __post_init__(self) -> None:
         if type(self.steps) is not int or self.steps < 1:
             raise PicojouleError(f"steps={self.steps!r} is no number of time steps: give a whole number from 1 up")
-        if self.time_axis not in (None, 0, 1):
+        if self.time_axis is not None and (type(self.time_axis) is not int or self.time_axis not in (0, 1)):
             raise PicojouleError(f"time_axis={self.time_axis!r} is not known: give 0 for [T, B, …] or 1 for [B, T, …]")
         if self.folded not in (None, "time", "batch"):
             raise PicojouleError(

@@ -33,6 +33,9 @@ from picojoule.synapse import Layer, Synapses
 Kind = Literal["syn", "total", "balance"]
 Weighting = Callable[[Layer], "Tensor | float"]
 
+LARGEST_P = 127
+"""Above it, two spikes in one value give a power that float32 cannot hold."""
+
 _WEIGHTINGS: dict[Kind, Weighting] = {
     "syn": lambda layer: layer.fan_out,
     "total": lambda layer: 0.0 if layer.relay else 1.0,
@@ -65,8 +68,10 @@ class Penalty:
             raise PicojouleError(
                 f"a penalty needs the Synapses that picojoule.trace gives, not {type(synapses).__name__}"
             )
-        if not isinstance(p, int | float) or not (math.isfinite(p) and p >= 1):
-            raise PicojouleError(f"p={p!r} is not allowed: a penalty needs a finite p of 1 or more")
+        if not isinstance(p, int | float) or not 1 <= p <= LARGEST_P:
+            raise PicojouleError(f"p={p!r} is not allowed: a penalty needs a finite p of 1 or more, up to {LARGEST_P}")
+        if not isinstance(normalized, bool):
+            raise PicojouleError(f"normalized={normalized!r} is neither True nor False: give one of them")
         self.synapses = synapses
         self.kind = kind if isinstance(kind, str) else _name(kind)
         self.p = p

@@ -23,7 +23,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from picojoule import files
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, a_path
 from picojoule.interruption import Interrupted
 from picojoule.recipe import Recipe
 from picojoule.result import Damage, checked_metrics, checked_result
@@ -71,7 +71,7 @@ class Run:
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Run:
         """An existing run."""
-        run = cls(Path(path))
+        run = cls(a_path("a run", path))
         if not os.path.isfile(run.path / _RECIPE):  # pathlib's own raises where a folder may not be read
             raise PicojouleError(
                 f"{os.fspath(path)} is no run folder (it has no recipe.toml): name a folder that `picojoule train` made"

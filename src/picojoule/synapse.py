@@ -60,6 +60,8 @@ class Layer:
     """Where the spikes go: ψ apart by layers of weights. For a ψ written by hand, one target of unknown size."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.fan_out, Tensor):
+            raise PicojouleError(f"fan_out of the layer {self.name!r} is no tensor: give ψ of each neuron as one")
         if not self.targets and bool((self.fan_out != 0).any()):
             object.__setattr__(self, "targets", (Target(self.fan_out, weights=0, outputs=0),))
 
@@ -90,6 +92,8 @@ class Synapses(Mapping[str, Layer]):
         encoder_macs: int,
         dense_macs: int,
     ) -> None:
+        if not isinstance(layers, Mapping) or not all(isinstance(layer, Layer) for layer in layers.values()):
+            raise PicojouleError("the layers of Synapses are a dictionary of picojoule.Layer by name: give one")
         self._layers = layers
         self.psi = psi
         self.input_shape = input_shape

@@ -56,7 +56,7 @@ MISTAKES: list[tuple[str, tuple[str, ...]]] = [  # an override, and what the sen
     ("optimizer.lr=true", ("optimizer.lr = true", "finite number above 0")),
     ("training.epochs=5.0", ("training.epochs = 5.0", "whole number from 1 to")),
     # numbers
-    ("penalty.p=0.5", ("penalty.p = 0.5", "1 or more")),
+    ("penalty.p=0.5", ("penalty.p = 0.5", "from 1 to 127")),
     ("penalty.p=nan", ("penalty.p = nan", "finite")),
     ("penalty.strength=-1", ("penalty.strength = -1", "0 or more")),
     ("penalty.strength=inf", ("penalty.strength = inf", "finite")),
@@ -143,7 +143,7 @@ def test_a_mistake_in_the_text_is_one_sentence(text: str, words: tuple[str, ...]
 
 
 def test_the_constructor_speaks_the_same_language() -> None:
-    with pytest.raises(PicojouleError, match=r"penalty\.p = 0\.5 is not allowed: take a finite number of 1 or more"):
+    with pytest.raises(PicojouleError, match=r"penalty\.p = 0\.5 is not allowed: take a finite number from 1 to 127"):
         Recipe(model={"name": "cnn7"}, data={"name": "digits"}, penalty={"p": 0.5})
 
 

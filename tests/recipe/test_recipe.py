@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from picojoule import zoo
 from picojoule.errors import PicojouleError
+from picojoule.penalty import LARGEST_P
 from picojoule.recipe import Recipe
 from recipe_keys import BASE, DEFAULTS_AND_OTHERS, flat
 
@@ -76,7 +77,7 @@ def test_the_name_of_a_budget_run_says_so() -> None:
 
 @given(
     kind=st.sampled_from(["syn", "total", "balance"]),
-    p=st.floats(1, 1e300),
+    p=st.floats(1, LARGEST_P),
     strength=st.floats(0, 1e300),
     seed=st.integers(0, 2**32 - 1),
     model=st.one_of(

@@ -167,6 +167,6 @@ def find(name: str) -> DataSet:
     Traceback (most recent call last):
     picojoule.errors.PicojouleError: unknown data set 'cifar10': did you mean 'cifar-10'? choose one of ...
     """
-    if name in DATASETS:
+    if isinstance(name, str) and name in DATASETS:
         return DATASETS[name]
     raise unknown("data set", name, DATASETS)

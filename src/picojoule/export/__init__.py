@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from picojoule.errors import PicojouleError, unknown
+from picojoule.errors import PicojouleError, a_path, unknown
 from picojoule.export.nir import to_nir
 from picojoule.export.onnx import to_onnx
 from picojoule.files import check_destination, write_atomically
@@ -53,7 +53,7 @@ def write(
             raise PicojouleError(
                 f"exporting to {to} needs the package {module}: install it with `pip install 'picojoule[{to}]'`"
             ) from None
-    path = Path(path)
+    path = a_path("the file to write", path)
     if os.path.isdir(path):  # pathlib's own raises where a name is too long
         raise PicojouleError(f"{path} is a folder: name a file in it with --out")
     if not os.path.isdir(path.parent):

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from picojoule import files
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, a_path
 from picojoule.recipe.explaining import no_such_key, not_a_section
 from picojoule.recipe.keys import KEYS, SECTIONS, keys_of, takes_text
 from picojoule.recipe.wording import either, plain
@@ -41,7 +41,7 @@ def named(path: str | os.PathLike[str], overrides: Iterable[str]) -> Iterator[No
 
 def read(path: str | os.PathLike[str]) -> str:
     """The text of a recipe file."""
-    path = Path(path)
+    path = a_path("a recipe", path)
     shown = plain(str(path))
     try:
         return files.read_text(path)
@@ -72,6 +72,8 @@ def _not_a_file(path: Path) -> str:
 
 def parse(text: str) -> dict[str, Any]:
     """TOML as nested tables, not yet checked to be a recipe."""
+    if not isinstance(text, str):
+        raise PicojouleError(f"a recipe is TOML text, not {type(text).__name__}: give a string")
     try:
         content = tomllib.loads(text.removeprefix(_BYTE_ORDER_MARK))
         _check_depth(content)
@@ -101,6 +103,8 @@ def _check_depth(content: Any) -> None:
 def overridden(content: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
     """The tables of a recipe with each ``section.key=value`` put in."""
     for override in overrides:
+        if not isinstance(override, str):
+            raise PicojouleError(f"{override!r} is not an override: write it as a string, as in 'penalty.strength=64'")
         key, equals, text = override.partition("=")
         key = key.strip()
         if not equals:

@@ -15,7 +15,7 @@ from picojoule import hardware
 from picojoule.data import DATASETS, Data
 from picojoule.membrane import IF, LIF
 from picojoule.neuron import Spike
-from picojoule.penalty import Kind
+from picojoule.penalty import LARGEST_P, Kind
 from picojoule.quantized import QuantizedReLU
 from picojoule.recipe.values import (
     DataName,
@@ -100,7 +100,7 @@ class OptimizerSection(Section):
 
 class PenaltySection(Section):
     kind: Literal[Kind, "target"] = "syn"
-    p: Number = Field(default=1.0, ge=1)
+    p: Number = Field(default=1.0, ge=1, le=LARGEST_P)
     strength: Number = Field(default=0.0, ge=0)
     """λ', on the normalised penalty; 0 is the baseline."""
     normalized: bool = True

@@ -42,6 +42,8 @@ def declare_rule(name: str, rule: PassingRule) -> None:
 
     `name` is the operation's name in PyTorch (`"relu"` covers `torch.relu`, `F.relu` and `Tensor.relu`).
     """
+    if not isinstance(name, str):
+        raise PicojouleError(f"{name!r} is no name of an operation of PyTorch: give one such as 'relu'")
     if name in SYNAPTIC or name in UNCOUNTED:
         raise PicojouleError(
             f"{name!r} multiplies activations by weights, so it cannot be declared to pass connections on"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Literal, get_args
 
-from picojoule.errors import PicojouleError, unknown
+from picojoule.errors import PicojouleError, a_path, unknown
 from picojoule.files import made
 from picojoule.interruption import stop_signals
 from picojoule.recipe import Recipe
@@ -44,13 +43,14 @@ def run(
     """
     if on not in get_args(Where):
         raise unknown("place to run on", on, get_args(Where))
-    if workers is not None and workers < 1:
+    if workers is not None and (type(workers) is not int or workers < 1):
         raise PicojouleError(f"{workers} workers cannot do anything: take 1 or more")
     if address is not None and on != "ray":
         raise PicojouleError(f"the address {address} is that of a Ray cluster: run it on ray, or leave it out")
-    made(Path(into))  # or every run would say that it cannot be
-    recipes = tuple(dict.fromkeys(recipes))
-    jobs = [Job(recipe, Run.of(recipe, into)) for recipe in recipes]
+    recipes = _distinct(recipes)
+    folder = a_path("the folder of runs", into)
+    made(folder)  # or every run would say that it cannot be
+    jobs = [Job(recipe, Run.of(recipe, folder)) for recipe in recipes]
     watcher = watcher if watcher is not None else Board()
     to_do = [job.recipe for job in jobs if not job.run.finished]
     crew: Crew = Cluster(workers, address) if on == "ray" and to_do else Local(workers or default_workers(to_do))
@@ -67,3 +67,10 @@ def run(
         runs=tuple(job.run for job in jobs if job.state == "done"),
         failures=tuple(Failure(job.recipe, job.reason) for job in jobs if job.state == "failed"),
     )
+
+
+def _distinct(recipes: object) -> tuple[Recipe, ...]:
+    each = tuple(recipes) if isinstance(recipes, Iterable) and not isinstance(recipes, Recipe) else None
+    if each is None or not all(isinstance(recipe, Recipe) for recipe in each):
+        raise PicojouleError(f"a sweep needs a list of recipes, not {type(recipes).__name__}: sweep.load reads one")
+    return tuple(dict.fromkeys(each))

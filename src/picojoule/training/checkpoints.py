@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from picojoule.budget import Guard
-from picojoule.evaluation import load_weights
+from picojoule.evaluation import gathered, load_weights
 from picojoule.record import Checkpoint, Run
-from picojoule.training.processes import gathered
 from picojoule.training.steering import Steering
 
 if TYPE_CHECKING:

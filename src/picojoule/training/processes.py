@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-import torch.distributed
-from torch import Tensor
 
 from picojoule.evaluation import summed
 
@@ -20,12 +18,3 @@ def agreed(fabric: Fabric, *values: float) -> list[float]:
         return list(values)
     total: list[float] = summed(fabric, torch.tensor(values, dtype=torch.float32)).tolist()
     return total
-
-
-def gathered(fabric: Fabric, state: Tensor) -> Tensor:
-    """One row a process."""
-    if fabric.world_size == 1:
-        return state[None]
-    rows = [torch.empty_like(state, device=fabric.device) for _ in range(fabric.world_size)]
-    torch.distributed.all_gather(rows, state.to(fabric.device))
-    return torch.stack(rows).cpu()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -61,13 +62,18 @@ def create(
     >>> create("cnn7").input_shape
     (1, 32, 32)
     """
-    if name not in _MODELS:
+    if not isinstance(name, str) or name not in _MODELS:
         raise unknown("model", name, _MODELS)
     build, usual_channels = _MODELS[name]
     channels = usual_channels if in_channels is None else in_channels
     for label, value in (("classes", classes), ("in_channels", channels), ("steps", steps)):
-        if value < 1:
-            raise PicojouleError(f"{label} must be 1 or more, not {value}")
+        if not _is_count(value):
+            raise PicojouleError(f"{label} must be 1 or more, not {value!r}: give a whole number")
+    if not callable(neuron):
+        raise PicojouleError(
+            f"neuron={neuron!r} makes no modules: pass a factory such as Spike, nn.ReLU or "
+            "functools.partial(Spike, threshold=0.5)"
+        )
     if isinstance(neuron, nn.Module):
         raise PicojouleError(
             f"neuron is one module, {neuron}, but every layer needs its own: pass a factory such as Spike, nn.ReLU or "
@@ -80,10 +86,28 @@ def create(
             f"steps={steps} needs a neuron with a membrane, such as IF or LIF: {neuron} cannot be made with "
             f"steps={steps}"
         )
-    model = build(classes, channels, neuron, steps)
+    model = build(classes, channels, functools.partial(_made, neuron), steps)
     if len(list(model.named_modules())) < len(list(model.named_modules(remove_duplicate=False))):
         raise PicojouleError("neuron gave the same module twice: let it make a new module on every call")
     return model
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is not bool and isinstance(value, Integral) and int(value) >= 1
+
+
+def _made(neuron: Callable[[], nn.Module]) -> nn.Module:
+    """A new neuron from the user's factory."""
+    try:
+        module = neuron()
+    except TypeError as fault:
+        raise PicojouleError(
+            f"neuron={neuron!r} could not be called without arguments ({fault}): pass a factory such as Spike, nn.ReLU "
+            "or functools.partial(Spike, threshold=0.5)"
+        ) from fault
+    if not isinstance(module, nn.Module):
+        raise PicojouleError(f"neuron={neuron!r} made {type(module).__name__}: let it make an nn.Module on every call")
+    return module
 
 
 def _takes_steps(neuron: Callable[..., nn.Module]) -> bool:
