@@ -99,6 +99,70 @@ def test_a_hook_that_acts_on_no_sample_is_refused_too() -> None:
         events.compile(net, torch.zeros(1, *SHAPE))
 
 
+class Around(nn.Module):
+    """The network with something around it."""
+
+    def __init__(self, forward: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.net, self.around, self.calls = network(), forward, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.around(self, x)
+
+
+def in_autocast(self: Any, x: Tensor) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        answer: Tensor = self.net(x)
+    return answer
+
+
+LOW: dict[str, tuple[nn.Module, torch.dtype]] = {
+    "bfloat16": (network().bfloat16(), torch.bfloat16),
+    "half": (network().half(), torch.float16),
+    "rounded input": (Around(lambda self, x: self.net(x.bfloat16().float())), torch.float32),
+    "rounded output": (Around(lambda self, x: self.net(x).half()), torch.float32),
+    "autocast": (Around(in_autocast), torch.float32),
+}
+
+
+@pytest.mark.parametrize("way", [events.compile, to_nir])
+@pytest.mark.parametrize("name", LOW)
+def test_fewer_digits_than_those_of_float32_are_refused(name: str, way: Callable[..., object]) -> None:
+    """Where the rounding decides about spikes, float32 is another network."""
+    net, dtype = LOW[name]
+    with pytest.raises(pj.PicojouleError) as refusal:
+        way(net.eval(), torch.randn(4, *SHAPE).to(dtype))
+    if (name, way) != ("autocast", events.compile):  # which its graph does not show, so that it gives other numbers
+        assert "in float32 and this network, or a part of it, in" in str(refusal.value)
+        assert ".float()" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def counting(self: Any, x: Tensor) -> Tensor:
+    self.calls += 1
+    answer: Tensor = self.net(x) * self.calls
+    return answer
+
+
+@pytest.mark.parametrize("way", [to_nir, to_onnx])
+def test_what_is_no_function_of_its_input_is_not_exported(way: Callable[..., object]) -> None:
+    with pytest.raises(pj.PicojouleError, match="its second forward pass gives another output than its first"):
+        way(Around(counting).eval(), torch.zeros(1, *SHAPE))
+
+
+@pytest.mark.parametrize("way", [to_nir, to_onnx])
+def test_a_network_that_treats_a_single_image_otherwise_is_not_exported(way: Callable[..., object]) -> None:
+    net = Around(lambda self, x: self.net(x) if x.shape[0] == 1 else 2 * self.net(x))
+    with pytest.raises(pj.PicojouleError, match="for a batch of one, its output is off by"):
+        way(net.eval(), torch.zeros(1, *SHAPE))
+
+
+def test_weights_that_the_forward_pass_makes_are_those_of_the_nir_graph() -> None:
+    images = torch.randn(9, *SHAPE)
+    net = Around(lambda self, x: nn.functional.linear(self.net(x), torch.full((5, 3), 0.5), torch.ones(5))).eval()
+    torch.testing.assert_close(by_nir(net, images), net(images).detach(), rtol=1e-4, atol=1e-4)
+
+
 # ------------------------------------------------------------------------------------------- what is made is compared
 
 

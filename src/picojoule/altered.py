@@ -84,6 +84,19 @@ def unreadable_weights(layer: nn.Module) -> str | None:
     return None
 
 
+def refuse_low_precision(tensor: Tensor, what: str) -> None:
+    """Numbers of few digits, which engines and files of float32 would not round as the network does.
+
+    In bfloat16 one potential in hundreds sits exactly on the threshold, so that the rounding decides about its spike.
+    """
+    if tensor.is_floating_point() and torch.finfo(tensor.dtype).bits < 32:
+        raise PicojouleError(
+            f"{what} computes in float32 and this network, or a part of it, in "
+            f"{str(tensor.dtype).removeprefix('torch.')}, which rounds potentials to other spikes: make all of it "
+            "float32 with .float() and compare the two, or run it with PyTorch"
+        )
+
+
 def refuse_global_hooks(what: str) -> None:
     """Hooks for every module of the process change what each layer does, whatever it shows itself."""
     for hooks in (registry._global_forward_hooks, registry._global_forward_pre_hooks):

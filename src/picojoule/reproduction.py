@@ -10,8 +10,8 @@ the three; away from the threshold, all three are the same. Nothing is known her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,16 @@ def difference(model: nn.Module, images: Tensor, execute: Execute) -> str | None
     >>> difference(net, torch.ones(1, 2), lambda x: Executed(net[1](net[0](x)) + 1, {}))
     'its output is off by 1'
     """
+    if not _steady(model, images):
+        return "its second forward pass gives another output than its first"
+    found = _difference(model, images, execute)
+    if found is None and len(images) > 1 and _takes(model, images[:1]):
+        found = _difference(model, images[:1], execute)
+        return found and f"for a batch of one, {found}"
+    return found
+
+
+def _difference(model: nn.Module, images: Tensor, execute: Execute) -> str | None:
     theirs = execute(images)
     own, *moved = (_forced(model, images, theirs.spikes, by) for by in (0.0, NEAR, -NEAR))
     for name, calls in own.spikes.items():
@@ -84,13 +94,36 @@ def difference(model: nn.Module, images: Tensor, execute: Execute) -> str | None
     return None
 
 
+def _steady(model: nn.Module, images: Tensor) -> bool:
+    """Whether a network gives the same again: what keeps a state, or rolls dice, is no function of its input."""
+    with _measured(model, images):
+        first, second = (_output(model, images) for _ in range(2))
+    return first.shape == second.shape and not _outside(second, [first], 0.0).any()
+
+
+def _takes(model: nn.Module, images: Tensor) -> bool:
+    """Whether a network has an answer at all; one that normalises by its batch has none for a batch of one."""
+    with _measured(model, images):
+        try:
+            model(images.clone())
+        except Exception:  # the user's forward pass may raise anything
+            return False
+    return True
+
+
+@contextmanager
+def _measured(model: nn.Module, images: Tensor) -> Iterator[None]:
+    """In evaluation mode and in the precision of its weights; the network stays as it was."""
+    with unchanged(model), torch.no_grad(), torch.autocast(images.device.type, enabled=False):
+        model.eval()
+        yield
+
+
 def emitting_once(model: nn.Module, images: Tensor) -> list[str]:
     """The spiking layers that a forward pass calls once and that return a tensor: what they emit has one name."""
     calls: dict[str, list[bool]] = {}
     with ExitStack() as stack:
-        stack.enter_context(unchanged(model))
-        stack.enter_context(torch.no_grad())
-        model.eval()
+        stack.enter_context(_measured(model, images))
         for name, layer in spiking_modules(model).items():
 
             def note(module: nn.Module, arguments: Any, output: Any, name: str = name) -> None:
@@ -144,10 +177,7 @@ def _forced(model: nn.Module, images: Tensor, given: Mapping[str, list[Tensor]],
     """The network's own answer and spikes, each layer fed with the given spikes; the network stays as it was."""
     seen, spiking = _Seen(given, by), spiking_modules(model)
     with ExitStack() as stack:
-        stack.enter_context(unchanged(model))
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(torch.autocast(images.device.type, enabled=False))
-        model.eval()
+        stack.enter_context(_measured(model, images))
         for name in given:
             layer = model.get_submodule(name)
 
@@ -157,5 +187,10 @@ def _forced(model: nn.Module, images: Tensor, given: Mapping[str, list[Tensor]],
             if name in spiking:
                 stack.callback(layer.register_forward_pre_hook(seen.move).remove)
             stack.callback(layer.register_forward_hook(leave).remove)
-        (output,) = (leaf for leaf in tree_leaves(model(images.clone())) if isinstance(leaf, Tensor))
+        output = _output(model, images)
     return Executed(output, seen.spikes)
+
+
+def _output(model: nn.Module, images: Tensor) -> Tensor:
+    (output,) = (leaf for leaf in tree_leaves(model(images.clone())) if isinstance(leaf, Tensor))
+    return output.clone()  # which the next pass may overwrite

@@ -152,6 +152,20 @@ def test_an_example_is_a_tensor(example: Any) -> None:
         events.compile(small(), example)
 
 
+def test_a_norm_by_the_statistics_of_the_batch_is_refused_in_a_sentence() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.BatchNorm1d(4, track_running_stats=False), pj.Spike())
+    net.append(nn.Linear(4, 2))
+    with pytest.raises(pj.PicojouleError, match=r"Sequential fails for a batch of one in evaluation mode .*dense"):
+        events.compile(net, torch.zeros(5, 1, 8, 8))
+
+
+def test_a_threshold_is_a_plain_number() -> None:
+    net = small()
+    next(layer for layer in net.modules() if isinstance(layer, pj.Spike)).threshold = torch.tensor(0.5)  # type: ignore[assignment]
+    with pytest.raises(pj.PicojouleError, match="its threshold is of the type Tensor; give it a plain number"):
+        events.compile(net, torch.zeros(1, 1, 8, 8))
+
+
 def test_images_of_another_shape() -> None:
     engine = events.compile(small(), torch.zeros(1, 1, 8, 8))
     for shape in ((1, 8, 8), (1, 1, 9, 8), (1, 3, 8, 8)):

@@ -47,6 +47,8 @@ def reshape(draft: Draft, given: Any, shape: tuple[int, ...]) -> Value:
 def fire(draft: Draft, name: str, x: Any, threshold: float, shape: tuple[int, ...]) -> Value:
     if not isinstance(x, Analog):
         raise Refused(f"it takes {describe(x)}; give it currents")
+    if not isinstance(threshold, int | float):  # whatever was set on the layer since
+        raise Refused(f"its threshold is of the type {type(threshold).__name__}; give it a plain number")
     x = interleaved(draft, x)
     sign, t = firing(x.affine, threshold)
     spikes = Spikes(x.map, draft.mask(x.map))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from picojoule.activity import is_spiking
-from picojoule.altered import hooks_of, refuse_global_hooks
+from picojoule.altered import hooks_of, refuse_global_hooks, refuse_low_precision
 from picojoule.errors import PicojouleError
 from picojoule.snapshot import unchanged
 
@@ -32,6 +32,8 @@ class _Shapes(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
         n.meta[SHAPE] = tuple(result.shape) if isinstance(result, Tensor) else None
+        if isinstance(result, Tensor):
+            refuse_low_precision(result, "the event engine")
         return result
 
 
@@ -53,10 +55,14 @@ def captured(model: nn.Module, shape: tuple[int, ...]) -> Iterator[fx.Graph]:
         model.eval()
         noise = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
         noise = noise.to(next(model.parameters(), noise))
-        expected = model(noise.clone())
+        expected = _answer(model, noise.clone())
         try:
             graph = _Tracer().trace(model)
-            answer = _Shapes(fx.GraphModule(model, graph)).run(noise.clone())
+            shapes = _Shapes(fx.GraphModule(model, graph))
+            shapes.extra_traceback = False  # a refusal is one sentence
+            answer = shapes.run(noise.clone())
+        except PicojouleError:
+            raise
         except Exception as error:  # a forward pass may raise anything when it is given no numbers
             reason = " ".join(str(error).split())[:200]
             raise PicojouleError(
@@ -69,6 +75,19 @@ def captured(model: nn.Module, shape: tuple[int, ...]) -> Iterator[fx.Graph]:
                 "overwrite nothing in place in its forward pass (write x = x + y), or use the dense engine"
             )
         yield graph
+
+
+def _answer(model: nn.Module, image: Tensor) -> Any:
+    try:
+        return model(image)
+    except PicojouleError:
+        raise
+    except Exception as error:  # the user's forward pass may raise anything
+        reason = " ".join(str(error).split())[:200]
+        raise PicojouleError(
+            f"the forward pass of {type(model).__name__} fails for a batch of one in evaluation mode ({reason}), and "
+            "the event engine answers images one by one: let it take a single image, or use the dense engine"
+        ) from error
 
 
 def shape_of(node: fx.Node) -> tuple[int, ...] | None:

@@ -89,7 +89,7 @@ def refuse_difference(model: nn.Module, example: Tensor, what: str, execute: Exe
     if found is not None:
         raise PicojouleError(
             f"the {what} export does not reproduce {type(model).__name__} ({found}), so nothing was written: remove "
-            "hooks and whatever else acts on its layers from outside its forward pass"
+            "hooks, and let its output depend on nothing but the image, its weights and the settings of its layers"
         )
 
 

@@ -14,6 +14,7 @@ from torch.export.graph_signature import InputKind
 from torch.utils._pytree import tree_leaves
 
 from picojoule.activity import spiking_modules
+from picojoule.altered import refuse_low_precision
 from picojoule.errors import PicojouleError
 from picojoule.export.nir.draft import Current, Draft, Weighted, checked_by_nir, neurons
 from picojoule.export.nir.rules import EITHER_SIDE, RULES, SUMS
@@ -50,12 +51,14 @@ class Translation(fx.Interpreter):
                 values.append(Current(("input",), images, shared=True))
             else:
                 held = {**self.program.state_dict, **self.program.constants}[str(spec.target)]
-                value = held.detach().cpu() if isinstance(held, Tensor) else held
-                values.append(value.double() if isinstance(value, Tensor) and value.is_floating_point() else value)
+                values.append(_precise(held.detach().cpu()) if isinstance(held, Tensor) else held)
         return values
 
     def run_node(self, n: fx.Node) -> Any:
         self.draft.at = n
+        for result in tree_leaves(n.meta.get("val")):
+            if isinstance(result, Tensor):
+                refuse_low_precision(result, "the NIR export")
         value = super().run_node(n)
         read_by = [user for user in n.users if "_assert" not in str(user.target)]
         return replace(value, shared=True) if isinstance(value, Current) and len(read_by) > 1 else value
@@ -65,7 +68,7 @@ class Translation(fx.Interpreter):
             return None
         currents = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Current)]
         if not currents:
-            return super().call_function(target, args, kwargs)
+            return _precise(super().call_function(target, args, kwargs))
         if getattr(target, "__name__", "") == "getitem":  # of the several results of one operation
             return args[0]
         name = target._opname
@@ -90,3 +93,8 @@ class Translation(fx.Interpreter):
         shifted = np.float32(threshold) - u.constant[0].numpy()
         v_threshold = np.nextafter(shifted.astype(np.float32), np.float32(-np.inf))
         return self.draft.current(layer, neurons(v_threshold), u, torch.zeros_like(u.constant))
+
+
+def _precise(value: Any) -> Any:
+    """What the network computes from weights alone is computed in doubles, and rounded once at the end."""
+    return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
