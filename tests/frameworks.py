@@ -126,6 +126,8 @@ def held(value: Any) -> Any:
         return {k: held(v) for k, v in value.items() if not isinstance(v, nn.Module)}
     if isinstance(value, list | tuple):
         return [held(v) for v in value]
+    if isinstance(value, set):
+        return sorted(map(repr, value))  # whose order the hashes of the process decide
     return value if isinstance(value, int | float | str | None) else repr(value)
 
 
