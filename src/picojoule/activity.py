@@ -17,11 +17,13 @@ from torch import Tensor, nn
 from picojoule.errors import PicojouleError
 from picojoule.gradient import GradientWatch, Lost
 from picojoule.hooks import OnModule, hooked
-from picojoule.layout import Clock, KeepsTime, PoolClock, TimeLayout, completed
+from picojoule.layout import Clock, PoolClock, TimeLayout, completed
+from picojoule.membrane import MembraneNeuron
 from picojoule.neuron import Spike, is_transformed
 from picojoule.peers import Fires, Refused, framework_of, kind_of
+from picojoule.quantized import QuantizedReLU
 
-_spiking_types: set[type[nn.Module]] = {Spike}
+_spiking_types: set[type[nn.Module]] = {Spike, MembraneNeuron, QuantizedReLU}
 _MARK = "picojoule_spiking"
 """Set on a single module that the user declares, so that copies of the model know it too."""
 
@@ -109,8 +111,8 @@ def described(module: nn.Module) -> str:
 
 def clock_of(module: nn.Module) -> Clock | PoolClock | None:
     """How a spiking layer or relay takes time, as far as its type says."""
-    if isinstance(module, KeepsTime):
-        return module.time_clock()
+    if isinstance(module, MembraneNeuron):
+        return Clock(time_axis=0) if module.steps is None else Clock(folded="time", steps=module.steps)
     if _is_declared(module):
         return None
     if is_relay(module):

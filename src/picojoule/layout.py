@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from torch import Tensor
 
 from picojoule.errors import PicojouleError
+from picojoule.timesteps import check_steps
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ class TimeLayout:
     folded: Literal["time", "batch"] | None = None
 
     def __post_init__(self) -> None:
-        if type(self.steps) is not int or self.steps < 1:
-            raise PicojouleError(f"steps={self.steps!r} is no number of time steps: give a whole number from 1 up")
+        check_steps(self.steps)
         if self.time_axis is not None and (type(self.time_axis) is not int or self.time_axis not in (0, 1)):
             raise PicojouleError(f"time_axis={self.time_axis!r} is not known: give 0 for [T, B, …] or 1 for [B, T, …]")
         if self.folded not in (None, "time", "batch"):
@@ -168,13 +168,6 @@ class PoolClock:
         if len(calls) == layout.steps:
             return TimeLayout(layout.steps)
         return TimeLayout(layout.steps, folded="time" if layout.time_axis == 0 else "batch")
-
-
-@runtime_checkable
-class KeepsTime(Protocol):
-    """A neuron that runs over all time steps in one call, and knows where time is in its spikes."""
-
-    def time_clock(self) -> Clock: ...
 
 
 def completed(said: TimeLayout, clocks: Mapping[str, Clock | PoolClock | None]) -> TimeLayout:

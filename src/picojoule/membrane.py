@@ -20,12 +20,10 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from picojoule.activity import declare_spiking
 from picojoule.errors import PicojouleError, unknown
-from picojoule.layout import Clock, TimeLayout
 from picojoule.neuron import Spike, spike
 from picojoule.surrogate import S3NN, Surrogate
-from picojoule.timesteps import unfold
+from picojoule.timesteps import check_steps, unfold
 
 Reset = Literal["subtract", "zero"]
 _S3NN = S3NN()
@@ -107,13 +105,13 @@ def _precise(current: Tensor) -> Tensor:
     return current.float() if current.dtype in (torch.float16, torch.bfloat16) else current
 
 
-class _Neuron(nn.Module):
-    """The shell around `integrate`. With `steps=None` it takes [T, B, …], with `steps=T` [T·B, …] (`timesteps`)."""
+class MembraneNeuron(nn.Module):
+    """A layer of neurons with a membrane: with `steps=None` it takes [T, B, …], with `steps=T` [T·B, …]."""
 
     def __init__(self, membrane: Membrane, steps: int | None) -> None:
         super().__init__()
         if steps is not None:
-            TimeLayout(steps)  # says what is wrong with it
+            check_steps(steps)
         self.membrane = membrane
         self.steps = steps
 
@@ -127,17 +125,12 @@ class _Neuron(nn.Module):
             )
         return integrate(currents, self.membrane)
 
-    def time_clock(self) -> Clock:
-        """Where time is in the spikes."""
-        return Clock(time_axis=0) if self.steps is None else Clock(folded="time", steps=self.steps)
-
     def extra_repr(self) -> str:
         shown = vars(self.membrane) | {"steps": self.steps}
         return ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
-@declare_spiking
-class IF(_Neuron):
+class IF(MembraneNeuron):
     """The integrate-and-fire neuron without leak. Its defaults are those of a converted network (`convert`).
 
     It takes the currents of all time steps at once, [T, B, …], or, if it is told `steps=T`, [T·B, …], which lets every
@@ -160,8 +153,7 @@ class IF(_Neuron):
         super().__init__(Membrane(threshold, 0.0, reset, max_spikes, floor, surrogate), steps)
 
 
-@declare_spiking
-class LIF(_Neuron):
+class LIF(MembraneNeuron):
     """The leaky integrate-and-fire neuron: `leak` is the share of its potential that it loses in each step.
 
     As a rule it fires once a step and its potential has no floor; else it is as `IF`.

@@ -13,8 +13,6 @@ from typing import Any
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from picojoule.activity import declare_spiking
-
 
 def quantized_relu(x: Tensor) -> Tensor:
     """``⌊max(0, x)⌋`` with the gradient of the ReLU.
@@ -32,7 +30,6 @@ def quantized_relu(x: Tensor) -> Tensor:
     return y
 
 
-@declare_spiking
 class QuantizedReLU(nn.Module):
     """``⌊max(0, x)⌋``, without memory; `convert` makes an integrate-and-fire neuron of it."""
 

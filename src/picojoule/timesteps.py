@@ -13,6 +13,12 @@ from torch import Tensor
 from picojoule.errors import PicojouleError
 
 
+def check_steps(steps: object) -> None:
+    """Refuse what is not a number of time steps."""
+    if type(steps) is not int or steps < 1:
+        raise PicojouleError(f"steps={steps!r} is no number of time steps: give a whole number from 1 up")
+
+
 def present(images: Tensor, steps: int, *, shared: bool = False) -> Tensor:
     """[B, …] to [T·B, …]: the images in every step, or with `shared` a T-th of them.
 
