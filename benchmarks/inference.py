@@ -35,7 +35,7 @@ from torch import Tensor, nn
 
 import picojoule as pj
 from picojoule import events
-from picojoule.files import write_atomically
+from picojoule.io.files import write_atomically
 from picojoule.report.curve import budget_label
 
 IMAGES = 64

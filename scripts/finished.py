@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from picojoule import Recipe, Run, sweep
-from picojoule.files import write_atomically
+from picojoule.io.files import write_atomically
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes" / "small"
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from picojoule import background, machine_code
-from picojoule.background import Task, apart, share
+from picojoule import machine_code
+from picojoule.io import background
+from picojoule.io.background import Task, apart, share
 
 LIMIT = 120.0
 """Seconds after which a test gives up that waits for ever."""

@@ -12,7 +12,7 @@ import torch
 import picojoule as pj
 import tiny
 from picojoule.chain import stages
-from picojoule.interruption import Interrupted
+from picojoule.io.signals import Interrupted
 
 QUANTISED = ("neuron.kind=qrelu", "penalty.schedule=constant")
 

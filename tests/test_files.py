@@ -18,11 +18,11 @@ import torch
 
 import picojoule as pj
 import tiny
-from picojoule import files
 from picojoule.cli import main
 from picojoule.data.forms import Archive, Folder
 from picojoule.data.picture import read_picture
-from picojoule.files import made, write_atomically
+from picojoule.io import files
+from picojoule.io.files import made, write_atomically
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes and devices have no names in its folders")
 

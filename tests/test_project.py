@@ -73,15 +73,6 @@ def test_the_supported_pythons_are_those_tested() -> None:
     assert PYPROJECT["project"]["requires-python"] == f">={PYTHONS[0]}"
 
 
-def test_the_readme_shows_every_file_of_the_package() -> None:
-    tree = (ROOT / "README.md").read_text(encoding="utf-8").split("## The tree", 1)[1]
-    shown = set(re.findall(r"^  ([a-z_]+(?:\.py|/)) ", tree, flags=re.MULTILINE))
-    package = ROOT / "src" / "picojoule"
-    there = {path.name for path in package.glob("*.py") if not path.name.startswith("__")}
-    there |= {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
-    assert shown == there
-
-
 @pytest.mark.parametrize("framework", pj.peers.FRAMEWORKS, ids=lambda framework: framework.name)
 def test_the_other_frameworks_are_tested_and_documented_in_one_version(framework: pj.peers.Framework) -> None:
     files = [(ROOT / f"requirements-{name}.txt").read_text(encoding="utf-8") for name in ("peers", "sinabs")]

@@ -14,7 +14,7 @@ import torch
 
 import picojoule as pj
 import tiny
-from picojoule.interruption import Interrupted
+from picojoule.io.signals import Interrupted
 from picojoule.record import Checkpoint, Run
 
 

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from picojoule.tables import Column, Estimate, Sheet, as_latex, as_text, visible
+from picojoule.io.tables import Column, Estimate, Sheet, as_latex, as_text, visible
 
 SHEET = Sheet(
     (Column("curve"), Column("n"), Column("AUC [%]", 1, 100), Column("accuracy [%]", 2, 100)),

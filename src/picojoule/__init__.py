@@ -1,7 +1,7 @@
 """picojoule: spiking neural networks that spend less energy, and an honest measure of what they spend."""
 
 # ruff: noqa: E402  # what is imported below takes seconds, in which somebody may press Ctrl-C
-from picojoule.interruption import go_quietly_while_starting
+from picojoule.io.signals import go_quietly_while_starting
 
 go_quietly_while_starting()
 

@@ -9,11 +9,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from picojoule.background import apart
 from picojoule.errors import PicojouleError
+from picojoule.io.background import apart
+from picojoule.io.tables import visible
 from picojoule.recipe import Recipe
 from picojoule.record import Run
-from picojoule.tables import visible
 from picojoule.units import format_joules
 
 REDRAWN = 0.1

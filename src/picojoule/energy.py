@@ -26,8 +26,8 @@ from picojoule.activity import Activity, check_activity, summed_over_batch
 from picojoule.errors import PicojouleError
 from picojoule.hardware import DEFAULT, PriceList
 from picojoule.hardware import get as price_list
+from picojoule.io.tables import as_text
 from picojoule.synapse import Layer, Synapses
-from picojoule.tables import as_text
 from picojoule.units import format_joules
 
 

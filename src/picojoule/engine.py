@@ -17,7 +17,7 @@ from torch.multiprocessing.spawn import ProcessException
 from picojoule import training
 from picojoule.errors import PicojouleError, a_path
 from picojoule.evaluation import threads
-from picojoule.interruption import Interrupted, stop_signals
+from picojoule.io.signals import Interrupted, stop_signals
 from picojoule.kept import missed
 from picojoule.memory import kept_memory
 from picojoule.recipe import Recipe

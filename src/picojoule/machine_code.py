@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 from numba import cfunc, njit
 from numba.extending import intrinsic as numba_intrinsic
 
-from picojoule.background import Task
+from picojoule.io.background import Task
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

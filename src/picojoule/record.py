@@ -22,9 +22,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from picojoule import files
 from picojoule.errors import PicojouleError, a_path
-from picojoule.interruption import Interrupted
+from picojoule.io import files
+from picojoule.io.signals import Interrupted
 from picojoule.recipe import Recipe
 from picojoule.result import Damage, checked_metrics, checked_result
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
+from picojoule.io.tables import Estimate
 from picojoule.paper import reference
-from picojoule.tables import Estimate
 
 ABLATIONS = {  # rows of each table, and one number of its last row, read off the page
     "tbl:ablation-vgg11-adam": (22, 99.92),

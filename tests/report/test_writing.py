@@ -20,11 +20,11 @@ from PIL import Image
 import picojoule as pj
 import synthetic
 from picojoule.cli import main
+from picojoule.io.tables import Estimate
 from picojoule.paper.reference import scores
 from picojoule.report import Curve, Point, Report, figures, gather, rows, settings, write
 from picojoule.report.finding import finding
 from picojoule.report.writing import showcase
-from picojoule.tables import Estimate
 
 STRENGTHS = (0, 1, 64, 1024)
 NASTY = "</script><img src=x onerror=alert(1)>"

@@ -16,7 +16,7 @@ import pytest
 
 import picojoule as pj
 import tiny
-from picojoule.interruption import Interrupted
+from picojoule.io.signals import Interrupted
 from picojoule.sweep import Job
 from picojoule.sweep import cluster as cluster_module
 from picojoule.sweep.cluster import Cluster

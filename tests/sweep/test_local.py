@@ -22,7 +22,7 @@ import torch
 
 import picojoule as pj
 import tiny
-from picojoule.interruption import Interrupted
+from picojoule.io.signals import Interrupted
 from picojoule.sweep import Job, local, worker
 from picojoule.sweep.jobs import Ended, Said
 from tiny import traces

@@ -8,8 +8,8 @@ import pytest
 
 import picojoule as pj
 import tiny
+from picojoule.io.tables import as_text
 from picojoule.sweep import Failure, Outcome
-from picojoule.tables import as_text
 
 
 @pytest.fixture(scope="module")

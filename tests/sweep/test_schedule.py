@@ -10,7 +10,7 @@ import pytest
 
 import picojoule as pj
 import tiny
-from picojoule.interruption import Interrupted, Stop
+from picojoule.io.signals import Interrupted, Stop
 from picojoule.sweep.jobs import Begun, Ended, Event, Held, Job, Reached, Said
 from picojoule.sweep.schedule import Schedule
 

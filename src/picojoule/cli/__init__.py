@@ -11,7 +11,7 @@ import typer
 import picojoule
 from picojoule.cli import data, networks, pages, runs, streams
 from picojoule.errors import PicojouleError, memory_ran_out
-from picojoule.interruption import CTRL_C, Interrupted, started
+from picojoule.io.signals import CTRL_C, Interrupted, started
 
 app = typer.Typer(
     name="picojoule",

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from picojoule.data import Progress as Transfer
 from picojoule.display import Rhythm
-from picojoule.tables import Shown, visible
+from picojoule.io.tables import Shown, visible
 
 _SPELT = {
     "ψ": "psi",

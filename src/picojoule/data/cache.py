@@ -17,10 +17,10 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from picojoule import files
 from picojoule.data.checksum import Damaged, OfficialFile
 from picojoule.data.sets import FileSet
 from picojoule.errors import PicojouleError
+from picojoule.io import files
 
 _TEMPORARY = ".fetch-"
 _STALE_SECONDS = 24 * 3600

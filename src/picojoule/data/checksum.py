@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from picojoule.files import opened
+from picojoule.io.files import opened
 
 
 class Unavailable(Exception):

@@ -12,7 +12,7 @@ from picojoule.data.checksum import Damaged, Unavailable
 from picojoule.data.progress import Progress, quiet
 from picojoule.data.sets import DataSet, EmbeddedSet, FileSet
 from picojoule.errors import PicojouleError
-from picojoule.files import reason
+from picojoule.io.files import reason
 
 
 @dataclass(frozen=True)

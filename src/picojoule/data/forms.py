@@ -22,7 +22,7 @@ import numpy as np
 from picojoule.data.checksum import Damaged, OfficialFile, Unavailable
 from picojoule.data.pickles import PIXELS, cifar_records
 from picojoule.errors import PicojouleError
-from picojoule.files import opened, parse_json, reading_remedy, reason
+from picojoule.io.files import opened, parse_json, reading_remedy, reason
 
 # No genuine file is larger; what claims to be is not read into memory.
 _LARGEST = 256 << 20

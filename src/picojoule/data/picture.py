@@ -10,9 +10,9 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from picojoule import files
 from picojoule.data.sets import DATASETS
 from picojoule.errors import PicojouleError
+from picojoule.io import files
 
 
 def read_picture(path: Path, name: str, pad: int) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from picojoule.errors import PicojouleError, a_path, unknown
 from picojoule.export.nir import to_nir
 from picojoule.export.onnx import to_onnx
-from picojoule.files import check_destination, write_atomically
+from picojoule.io.files import check_destination, write_atomically
 
 __all__ = ["Format", "names", "to_nir", "to_onnx", "write"]
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from picojoule.io.tables import Cell, Column, Estimate, Sheet
 from picojoule.paper import beside, reference
 from picojoule.paper.reference import Ablated
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
 from picojoule.paper.work import Bench, Findings, Work
 from picojoule.recipe import Recipe
-from picojoule.tables import Cell, Column, Estimate, Sheet
 
 _PERCENT = 100
 _SMALL_BLOCKS = (1, 2)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from picojoule import report, tradeoff
+from picojoule.io.tables import Column, Sheet
 from picojoule.paper.curves import Tradeoff, finished_curves
 from picojoule.paper.scales import Scale
 from picojoule.paper.work import Bench, Findings, Work
 from picojoule.recipe import Recipe
-from picojoule.tables import Column, Sheet
 
 if TYPE_CHECKING:
     import altair as alt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from picojoule.tables import Cell, Column, Estimate
+from picojoule.io.tables import Cell, Column, Estimate
 
 MISPRINT = "†"
 """Marks a printed number that is no reference."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from picojoule import report
+from picojoule.io.tables import Sheet
 from picojoule.paper import reference
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
@@ -15,7 +16,6 @@ from picojoule.penalty import Kind
 from picojoule.recipe import Recipe
 from picojoule.report import Collection, Curve, Setting
 from picojoule.report.curve import flattened
-from picojoule.tables import Sheet
 
 if TYPE_CHECKING:
     import altair as alt

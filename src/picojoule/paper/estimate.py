@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from picojoule.io.tables import Column, Sheet
 from picojoule.paper import pace
 from picojoule.paper.experiments import EXPERIMENTS, Experiment
 from picojoule.paper.pace import Paces
@@ -16,7 +17,6 @@ from picojoule.paper.settings import settings
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.sweep.local import cores
-from picojoule.tables import Column, Sheet
 
 _STARTING = 2.0
 """Seconds a run takes beside training and evaluation: its process, the data, its files."""

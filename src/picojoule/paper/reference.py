@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from picojoule.tables import Estimate
+from picojoule.io.tables import Estimate
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -16,13 +16,13 @@ from picojoule import report, sweep
 from picojoule.data import Progress
 from picojoule.data.progress import quiet
 from picojoule.errors import PicojouleError
-from picojoule.files import made, read_json, write_atomically
+from picojoule.io.files import made, read_json, write_atomically
+from picojoule.io.tables import Sheet
 from picojoule.paper import reference
 from picojoule.paper.experiments import Experiment
 from picojoule.paper.scales import SCALES, SIZES, STAND_IN, Scale, Size
 from picojoule.paper.work import Bench, Findings
 from picojoule.sweep import Failure, Watcher, Where
-from picojoule.tables import Sheet
 
 _SUMMARY = "summary.json"
 

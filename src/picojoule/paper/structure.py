@@ -8,6 +8,7 @@ from typing import get_args
 import torch
 
 from picojoule import report, zoo
+from picojoule.io.tables import Cell, Column, Sheet
 from picojoule.paper import beside, reference
 from picojoule.paper.notation import DASH, block_notation, notation
 from picojoule.paper.settings import MODELS, OPTIMIZERS, settings
@@ -16,7 +17,6 @@ from picojoule.recipe import Recipe
 from picojoule.rules import Psi
 from picojoule.surrogate import SURROGATES
 from picojoule.synapse import Synapses, trace
-from picojoule.tables import Cell, Column, Sheet
 
 
 def _synapses(model: str, psi: Psi) -> Synapses:

@@ -9,6 +9,7 @@ from functools import partial
 import torch
 
 from picojoule.evaluation import threads
+from picojoule.io.tables import Cell, Column, Sheet
 from picojoule.memory import kept_memory
 from picojoule.paper import beside, reference
 from picojoule.paper.pace import Paces, Steps
@@ -16,7 +17,6 @@ from picojoule.paper.scales import Scale
 from picojoule.paper.settings import MODELS, setting
 from picojoule.paper.work import Bench, Findings, Work
 from picojoule.penalty import Kind, Penalty
-from picojoule.tables import Cell, Column, Sheet
 
 _BASES = {
     "cnn7": "cnn7-fashion-mnist-adam-s3nn",

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from picojoule import files
 from picojoule.errors import PicojouleError
+from picojoule.io import files
+from picojoule.io.tables import Sheet
 from picojoule.paper.pace import Paces
 from picojoule.paper.scales import Scale
 from picojoule.recipe import Recipe
 from picojoule.record import Run
-from picojoule.tables import Sheet
 
 if TYPE_CHECKING:
     import altair as alt

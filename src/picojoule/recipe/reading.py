@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from picojoule import files
 from picojoule.errors import PicojouleError, a_path
+from picojoule.io import files
 from picojoule.recipe.explaining import no_such_key, not_a_section
 from picojoule.recipe.keys import KEYS, SECTIONS, keys_of, takes_text
 from picojoule.recipe.wording import either, plain

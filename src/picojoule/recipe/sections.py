@@ -17,15 +17,7 @@ from picojoule.membrane import IF, LIF
 from picojoule.neuron import Spike
 from picojoule.penalty import LARGEST_P, Kind
 from picojoule.quantized import QuantizedReLU
-from picojoule.recipe.values import (
-    DataName,
-    HardwareName,
-    ModelName,
-    Number,
-    RunName,
-    ShareOrEnergy,
-    SurrogateName,
-)
+from picojoule.recipe.values import DataName, HardwareName, ModelName, Number, RunName, ShareOrEnergy, SurrogateName
 from picojoule.rules import Psi
 from picojoule.surrogate import SURROGATES, Surrogate
 

@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
-from picojoule import files
 from picojoule.errors import PicojouleError
+from picojoule.io import files
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.result import Epoch, Measured, first_fault, printable

@@ -11,14 +11,14 @@ import altair as alt
 from rich.table import Table
 
 from picojoule.errors import PicojouleError
-from picojoule.files import made, write_atomically
+from picojoule.io.files import made, write_atomically
+from picojoule.io.tables import Column, Sheet
 from picojoule.report import figures
 from picojoule.report.drawing import png
 from picojoule.report.finding import saving
 from picojoule.report.page import figure_place, page, table
 from picojoule.report.rows import layer_rows
 from picojoule.result import MeasuredLayer
-from picojoule.tables import Column, Sheet
 from picojoule.units import format_joules
 
 

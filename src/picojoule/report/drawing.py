@@ -6,7 +6,7 @@ from pathlib import Path
 
 import altair as alt
 
-from picojoule.files import write_atomically
+from picojoule.io.files import write_atomically
 
 PNG_SCALE = 2
 

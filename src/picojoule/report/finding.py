@@ -12,9 +12,9 @@ import statistics
 from dataclasses import dataclass
 from typing import Literal
 
+from picojoule.io.tables import Estimate
 from picojoule.report.curve import Curve, Point, Setting
 from picojoule.report.rows import BASELINE
-from picojoule.tables import Estimate
 
 TOLERATED_LOSSES = (0.01, 0.05)
 """Of accuracy; the first is that of the headline."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import altair as alt
 
-from picojoule.tables import Sheet
+from picojoule.io.tables import Sheet
 
 # Nothing may be loaded from anywhere; Vega compiles its expressions, hence eval.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data: blob:"

@@ -12,18 +12,11 @@ from typing import Any
 
 import altair as alt
 
-from picojoule.files import made, write_atomically
+from picojoule.io.files import made, write_atomically
+from picojoule.io.tables import Column, Sheet
 from picojoule.report import drawing, figures
 from picojoule.report.collection import STATES, Collection, Entry, gather
-from picojoule.report.curve import (
-    Setting,
-    budget_label,
-    kind_label,
-    mean_table,
-    measured,
-    settings,
-    variant_label,
-)
+from picojoule.report.curve import Setting, budget_label, kind_label, mean_table, measured, settings, variant_label
 from picojoule.report.finding import TOLERATED_LOSSES, Finding, Level, finding
 from picojoule.report.page import asset, chart_place, figure_place, page, table, unbroken
 from picojoule.report.rows import BASELINE, curve_rows, layer_rows, mean_layers, training_rows
@@ -31,7 +24,6 @@ from picojoule.report.scoring import score, score_table
 from picojoule.report.shares import share_rows, synapses_of, terms_at_one, terms_measured
 from picojoule.report.store import stored
 from picojoule.synapse import Synapses
-from picojoule.tables import Column, Sheet
 from picojoule.units import format_joules
 
 DRAWN_SETTINGS = 8

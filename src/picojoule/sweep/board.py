@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from picojoule.display import Rhythm
+from picojoule.io.tables import visible
 from picojoule.sweep.jobs import Job
-from picojoule.tables import visible
 from picojoule.units import format_joules
 
 _STYLES = {"done": "green", "running": "bold", "starting": "", "waiting": "dim", "failed": "bold red"}

@@ -27,7 +27,7 @@ from typing import Any
 
 from picojoule.data import cache_root
 from picojoule.errors import PicojouleError
-from picojoule.files import made, read_bytes, write_atomically
+from picojoule.io.files import made, read_bytes, write_atomically
 from picojoule.recipe import Recipe
 from picojoule.record import Busy, Run
 from picojoule.sweep.jobs import Ended, Event, Held, Job

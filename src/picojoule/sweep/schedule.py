@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from picojoule import engine
 from picojoule.errors import PicojouleError
-from picojoule.interruption import Interrupted, Stop
+from picojoule.io.signals import Interrupted, Stop
 from picojoule.sweep.jobs import Begun, Crew, Event, Held, Job, Reached, Said, State, Watcher
 
 _ATTEMPTS = 2

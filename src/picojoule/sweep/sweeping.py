@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Literal, get_args
 
 from picojoule.errors import PicojouleError, a_path, unknown
-from picojoule.files import made
-from picojoule.interruption import stop_signals
+from picojoule.io.files import made
+from picojoule.io.signals import stop_signals
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.sweep.board import Board

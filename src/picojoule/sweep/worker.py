@@ -10,7 +10,7 @@ from typing import Any
 from picojoule import engine
 from picojoule.display import Rhythm
 from picojoule.errors import PicojouleError, memory_ran_out
-from picojoule.interruption import Interrupted
+from picojoule.io.signals import Interrupted
 from picojoule.recipe import Recipe
 from picojoule.record import Busy, Run
 from picojoule.sweep.jobs import Begun, Ended, Event, Held, Reached, Said

@@ -16,7 +16,7 @@ from picojoule.circumstances import circumstances
 from picojoule.data import Batches, Data, RandAugment
 from picojoule.errors import PicojouleError
 from picojoule.evaluation import Evaluation, Split, measure, summed
-from picojoule.interruption import Interrupted, Stop
+from picojoule.io.signals import Interrupted, Stop
 from picojoule.kept import verdict
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe

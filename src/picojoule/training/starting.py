@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from picojoule.data import Data
 from picojoule.evaluation import build_model, count_synapses, load_weights
-from picojoule.interruption import stop_signals
+from picojoule.io.signals import stop_signals
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.training.loop import Training
