@@ -26,7 +26,7 @@ from torch import nn
 import picojoule as pj
 from agreement import measuring, plain
 from picojoule import events
-from picojoule.memory import kept_memory
+from picojoule.kernels.allocator import kept_memory
 from training import BATCH, PEERS, contestant, native_bfloat16
 
 QUIET = 0.02

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 import picojoule as pj
 from picojoule.data import Batches, Images, Normalization, RandAugment
 from picojoule.data.batches import POOL
-from picojoule.memory import kept_memory
+from picojoule.kernels.allocator import kept_memory
 
 BATCH = 100
 Step = Callable[[], None]

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from picojoule import machine_code
 from picojoule.io import background
 from picojoule.io.background import Task, apart, share
+from picojoule.kernels import jit as machine_code
 
 LIMIT = 120.0
 """Seconds after which a test gives up that waits for ever."""

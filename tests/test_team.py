@@ -21,8 +21,10 @@ import torch
 from numba import cfunc, types
 from torch import Tensor
 
-from picojoule import elementwise, machine_code, team
 from picojoule.evaluation import threads
+from picojoule.kernels import fused as elementwise
+from picojoule.kernels import jit as machine_code
+from picojoule.kernels import threads as team
 from picojoule.neuron import spike
 from picojoule.surrogate import S3NN
 
@@ -296,7 +298,7 @@ def ended(child: int, limit: float = 120) -> int:
 
 def test_a_sweep_forks_its_workers_before_they_could_be_told_to_go_on_alone() -> None:
     """The server that the workers are forked from imports this module, and with it everything else, but no team."""
-    finished = python("import sys, picojoule.sweep.local; print('picojoule.team' in sys.modules)")
+    finished = python("import sys, picojoule.sweep.local; print('picojoule.kernels.threads' in sys.modules)")
     assert finished.stdout.strip() == "False", finished.stderr
 
 

@@ -19,7 +19,7 @@ from picojoule.errors import PicojouleError, a_path
 from picojoule.evaluation import threads
 from picojoule.io.signals import Interrupted, stop_signals
 from picojoule.kept import missed
-from picojoule.memory import kept_memory
+from picojoule.kernels.allocator import kept_memory
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.training.reference import reference_figure

@@ -118,7 +118,7 @@ def _at_once(grad: Tensor, u: Tensor) -> bool:
     """Whether the product can be made in one pass: nobody asks for its derivative, and both lie in a CPU's memory."""
     if u.device.type != "cpu" or u.numel() < _FEW or not is_eager(grad) or torch.is_grad_enabled():
         return False
-    from picojoule.elementwise import fit
+    from picojoule.kernels.fused import fit
 
     return fit(grad, u)
 

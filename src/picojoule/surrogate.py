@@ -71,7 +71,7 @@ class S3NN:
         return where(u >= threshold, above, _sigmoid_slope(u, threshold, self.alpha))
 
     def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
-        from picojoule.elementwise import times_s3nn  # brings the compiler, which only training needs
+        from picojoule.kernels.fused import times_s3nn  # brings the compiler, which only training needs
 
         return times_s3nn(grad, u, threshold, self.alpha, self.tau)
 
@@ -89,7 +89,7 @@ class Triangle:
         return (1 - (u - threshold).abs()).clamp(min=0)
 
     def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
-        from picojoule.elementwise import times_triangle
+        from picojoule.kernels.fused import times_triangle
 
         return times_triangle(grad, u, threshold)
 
@@ -112,7 +112,7 @@ class ScaledSigmoid:
         return _sigmoid_slope(u, threshold, self.alpha)
 
     def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
-        from picojoule.elementwise import times_sigmoid
+        from picojoule.kernels.fused import times_sigmoid
 
         return times_sigmoid(grad, u, threshold, self.alpha)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from picojoule.events import kernels
 from picojoule.events.kernels import executing
-from picojoule.machine_code import source_digest
+from picojoule.kernels.jit import source_digest
 
 
 def test_kept_machine_code_is_bound_to_the_sources_it_was_made_of() -> None:

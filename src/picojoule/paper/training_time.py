@@ -10,7 +10,7 @@ import torch
 
 from picojoule.evaluation import threads
 from picojoule.io.tables import Cell, Column, Sheet
-from picojoule.memory import kept_memory
+from picojoule.kernels.allocator import kept_memory
 from picojoule.paper import beside, reference
 from picojoule.paper.pace import Paces, Steps
 from picojoule.paper.scales import Scale

@@ -35,7 +35,7 @@ class Dropout(nn.Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training and 0 < self.p < 1 and not self.inplace and x.device.type == "cpu" and is_eager(x):
-            from picojoule.elementwise import fit  # brings the compiler, which only training needs
+            from picojoule.kernels.fused import fit  # brings the compiler, which only training needs
 
             if fit(x):
                 seed = int(torch.randint(2**63 - 1, ()))
@@ -49,7 +49,7 @@ class _Dropout(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float, seed: int) -> Tensor:
-        from picojoule.elementwise import LEVELS, drop
+        from picojoule.kernels.fused import LEVELS, drop
 
         ctx.p, ctx.seed, ctx.stride = p, seed, x.stride()
         dropped = min(max(round(p * LEVELS), 1), LEVELS - 1)

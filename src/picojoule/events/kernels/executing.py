@@ -23,7 +23,7 @@ from picojoule.events.kernels.maps import (
 )
 from picojoule.events.kernels.synapses import synapses
 from picojoule.events.program import Floats, Kind, Memory, Operation
-from picojoule.machine_code import compiled, kernel, source_digest
+from picojoule.kernels.jit import compiled, kernel, source_digest
 
 Ints = NDArray[np.int32]
 Words = NDArray[np.uint64]

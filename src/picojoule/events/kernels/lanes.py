@@ -14,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import models, register_model
 
-from picojoule.machine_code import intrinsic
+from picojoule.kernels.jit import intrinsic
 
 Values = list[Any]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from picojoule.events.kernels.lanes import at, copy, copy_plus, lowest_bit
 from picojoule.events.program import COPIED, Memory, Operation
-from picojoule.machine_code import kernel
+from picojoule.kernels.jit import kernel
 
 
 @kernel

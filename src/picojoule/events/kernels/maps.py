@@ -7,7 +7,7 @@ import numpy as np
 from picojoule.events.kernels.lanes import at, load, reaches, times
 from picojoule.events.kernels.listing import list_spikes
 from picojoule.events.program import Floats, Memory, Operation
-from picojoule.machine_code import kernel
+from picojoule.kernels.jit import kernel
 
 
 @kernel

@@ -23,7 +23,7 @@ from picojoule.events.kernels.lanes import (
 )
 from picojoule.events.kernels.listing import list_counts, list_rows, list_spikes
 from picojoule.events.program import Memory, Operation
-from picojoule.machine_code import inlined, kernel
+from picojoule.kernels.jit import inlined, kernel
 
 BEFORE_OVERFLOW = 256
 """Rows of int8 (at most 127 in size) that 16 bits can hold."""

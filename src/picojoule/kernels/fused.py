@@ -15,8 +15,8 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
-from picojoule.machine_code import inlined
-from picojoule.team import Kernel, run
+from picojoule.kernels.jit import inlined
+from picojoule.kernels.threads import Kernel, run
 
 _FLOAT = np.float32
 _WORD = np.uint32

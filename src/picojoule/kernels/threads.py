@@ -23,7 +23,7 @@ import torch
 from llvmlite import ir
 from numba import types
 
-from picojoule.machine_code import entry, intrinsic
+from picojoule.kernels.jit import entry, intrinsic
 
 BLOCK = 1 << 16
 """Elements that a thread takes at a time, some 0.05 ms: one whose core is busy with something else holds nobody up."""
