@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 from oracle import Node, entering, is_synaptic, passed
-from picojoule.neuron import Spike
+from picojoule.neurons.spike import Spike
 
 Pick = Callable[[Sequence[Any]], Any]
 Settings = dict[str, Any]

@@ -21,7 +21,7 @@ import tiny
 from networks import conv_ops
 from picojoule import cli, zoo
 from picojoule.convert import Affine, convert
-from picojoule.timesteps import present
+from picojoule.neurons.time_steps import present
 
 each_model = pytest.mark.parametrize("name", zoo.names())
 

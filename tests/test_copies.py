@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from picojoule.neuron import Spike
+from picojoule.neurons.spike import Spike
 from picojoule.synapse import trace
 
 

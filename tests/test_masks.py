@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize, prune
 
 from picojoule.errors import PicojouleError
-from picojoule.neuron import Spike
+from picojoule.neurons.spike import Spike
 from picojoule.synapse import trace
 
 MASK = torch.tensor([[1, 0, 0, 1], [1, 1, 0, 0], [1, 0, 0, 0]])  # of weights from 4 neurons to 3

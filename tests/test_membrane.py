@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import picojoule as pj
-from picojoule.membrane import Membrane, integrate, step
-from picojoule.surrogate import SURROGATES, Surrogate, Triangle
+from picojoule.neurons.lif import Membrane, integrate, step
+from picojoule.neurons.surrogate import SURROGATES, Surrogate, Triangle
 
 MEMBRANES = {
     "converted": Membrane(floor=-1.0),

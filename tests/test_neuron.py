@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from picojoule.errors import PicojouleError
-from picojoule.neuron import Spike, spike
-from picojoule.surrogate import S3NN, SURROGATES, Surrogate
+from picojoule.neurons.spike import Spike, spike
+from picojoule.neurons.surrogate import S3NN, SURROGATES, Surrogate
 
 
 def mine(u: Tensor, threshold: float) -> Tensor:

@@ -16,7 +16,7 @@ import picojoule as pj
 from networks import CASES, Chain, laid_out, linear, relayed
 from picojoule.errors import PicojouleError
 from picojoule.layout import TimeLayout
-from picojoule.surrogate import S3NN, SURROGATES
+from picojoule.neurons.surrogate import S3NN, SURROGATES
 
 E_AC = 0.9e-12
 POWERS = (1, 2, 3.5)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import picojoule as pj
-from picojoule.quantized import quantized_relu
+from picojoule.neurons.quantized_relu import quantized_relu
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from picojoule.activity import declare_spiking
 from picojoule.errors import PicojouleError
-from picojoule.neuron import Spike
+from picojoule.neurons.spike import Spike
 from picojoule.synapse import trace
 
 PROTOTYPES = torch.rand(3, 4, generator=torch.Generator().manual_seed(0))

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from picojoule import recall
-from picojoule.neuron import Spike, spike
-from picojoule.surrogate import S3NN, Surrogate
+from picojoule.neurons import recomputation as recall
+from picojoule.neurons.spike import Spike, spike
+from picojoule.neurons.surrogate import S3NN, Surrogate
 
 
 class Plain(nn.Module):

@@ -13,8 +13,8 @@ from torch.nn.utils import parametrizations, prune
 
 from picojoule.activity import declare_spiking
 from picojoule.errors import PicojouleError
-from picojoule.membrane import LIF
-from picojoule.neuron import Spike
+from picojoule.neurons.lif import LIF
+from picojoule.neurons.spike import Spike
 from picojoule.synapse import trace
 
 

@@ -18,7 +18,7 @@ from torch.nn.utils import prune
 
 from picojoule.activity import declare_spiking, watch
 from picojoule.errors import PicojouleError
-from picojoule.neuron import Spike
+from picojoule.neurons.spike import Spike
 from picojoule.snapshot import unchanged
 from picojoule.synapse import trace
 

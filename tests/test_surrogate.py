@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from picojoule.errors import PicojouleError
-from picojoule.surrogate import S3NN, SURROGATES, ChecksThreshold, Fused, ScaledSigmoid, Surrogate, Triangle
+from picojoule.neurons.surrogate import S3NN, SURROGATES, ChecksThreshold, Fused, ScaledSigmoid, Surrogate, Triangle
 
 THRESHOLDS = (0.3, 1.0, 2.5)
 

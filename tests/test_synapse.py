@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from picojoule import rules, zoo
 from picojoule.activity import declare_spiking, watch
 from picojoule.errors import PicojouleError
-from picojoule.neuron import Spike
+from picojoule.neurons.spike import Spike
 from picojoule.synapse import Synapses, trace
 
 

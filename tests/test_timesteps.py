@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import picojoule as pj
-from picojoule.timesteps import present, readout, unfold
+from picojoule.neurons.time_steps import present, readout, unfold
 
 
 def test_every_step_gets_the_image_or_its_share_of_it() -> None:

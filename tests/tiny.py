@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import picojoule as pj
-from picojoule.timesteps import present, readout
+from picojoule.neurons.time_steps import present, readout
 
 Neuron = Callable[[], nn.Module]
 

@@ -5,17 +5,18 @@ from picojoule.io.signals import go_quietly_while_starting
 
 go_quietly_while_starting()
 
-from picojoule import chain, convert, data, events, export, hardware, peers, rules, surrogate, sweep, tradeoff, zoo
+from picojoule import chain, convert, data, events, export, hardware, peers, rules, sweep, tradeoff, zoo
 from picojoule.activity import Activity, declare_spiking, watch
 from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.engine import fit
 from picojoule.errors import PicojouleError
 from picojoule.evaluation import Evaluation, evaluate, load_model
 from picojoule.inference import infer
-from picojoule.membrane import IF, LIF
-from picojoule.neuron import Spike
+from picojoule.neurons import surrogate
+from picojoule.neurons.lif import IF, LIF
+from picojoule.neurons.quantized_relu import QuantizedReLU
+from picojoule.neurons.spike import Spike
 from picojoule.penalty import Penalty
-from picojoule.quantized import QuantizedReLU
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.rules import declare_rule

@@ -18,10 +18,10 @@ from picojoule.errors import PicojouleError
 from picojoule.gradient import GradientWatch, Lost
 from picojoule.hooks import OnModule, hooked
 from picojoule.layout import Clock, PoolClock, TimeLayout, completed
-from picojoule.membrane import MembraneNeuron
-from picojoule.neuron import Spike, is_transformed
+from picojoule.neurons.lif import MembraneNeuron
+from picojoule.neurons.quantized_relu import QuantizedReLU
+from picojoule.neurons.spike import Spike, is_transformed
 from picojoule.peers import Fires, Refused, framework_of, kind_of
-from picojoule.quantized import QuantizedReLU
 
 _spiking_types: set[type[nn.Module]] = {Spike, MembraneNeuron, QuantizedReLU}
 _MARK = "picojoule_spiking"

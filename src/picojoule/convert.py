@@ -34,9 +34,9 @@ from picojoule.activity import is_spiking, unwrap
 from picojoule.altered import alteration, computes_weights, hooks_of, refuse_global_hooks
 from picojoule.errors import PicojouleError
 from picojoule.layout import TimeLayout
-from picojoule.membrane import IF
-from picojoule.quantized import QuantizedReLU
-from picojoule.timesteps import present, readout
+from picojoule.neurons.lif import IF
+from picojoule.neurons.quantized_relu import QuantizedReLU
+from picojoule.neurons.time_steps import present, readout
 from picojoule.zoo.dropout import Dropout
 
 

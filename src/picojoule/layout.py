@@ -14,7 +14,7 @@ from typing import Literal
 from torch import Tensor
 
 from picojoule.errors import PicojouleError
-from picojoule.timesteps import check_steps
+from picojoule.neurons.time_steps import check_steps
 
 
 @dataclass(frozen=True)

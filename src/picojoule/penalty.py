@@ -27,7 +27,7 @@ from torch.autograd.function import once_differentiable
 
 from picojoule.activity import Activity, check_activity, precise, summed_over_batch
 from picojoule.errors import PicojouleError
-from picojoule.neuron import is_transformed
+from picojoule.neurons.spike import is_transformed
 from picojoule.synapse import Layer, Synapses
 
 Kind = Literal["syn", "total", "balance"]

@@ -194,7 +194,7 @@ def trace(
     another size must reach the same synapses. `steps`, `time_axis` and `folded` say how many time steps
     this one forward pass holds, as for `picojoule.watch`; a network that is called once a step is traced with one step.
 
-    >>> from picojoule.neuron import Spike
+    >>> from picojoule.neurons.spike import Spike
     >>> net = nn.Sequential(
     ...     nn.Conv2d(1, 2, 3), Spike(), nn.Conv2d(2, 4, 3, padding=1), Spike(), nn.Flatten(), nn.Linear(64, 10)
     ... )

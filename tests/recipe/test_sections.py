@@ -7,12 +7,12 @@ from torch import nn
 
 from picojoule import data, hardware, zoo
 from picojoule.errors import PicojouleError
-from picojoule.membrane import IF, LIF
-from picojoule.neuron import Spike
-from picojoule.quantized import QuantizedReLU
+from picojoule.neurons.lif import IF, LIF
+from picojoule.neurons.quantized_relu import QuantizedReLU
+from picojoule.neurons.spike import Spike
+from picojoule.neurons.surrogate import S3NN, SURROGATES, ScaledSigmoid, Triangle
 from picojoule.recipe import Recipe
 from picojoule.recipe.combinations import ZOO_SIDE
-from picojoule.surrogate import S3NN, SURROGATES, ScaledSigmoid, Triangle
 from recipe_keys import BASE, DEFAULTS_AND_OTHERS, flat, message
 
 

@@ -21,7 +21,7 @@ from picojoule.events.lowering import lower
 from picojoule.events.program import WORD, Memory, Program, SpikeMap
 from picojoule.io.background import apart, share
 from picojoule.layout import TimeLayout
-from picojoule.neuron import Spike
+from picojoule.neurons.spike import Spike
 from picojoule.reproduction import Executed, difference, probes
 from picojoule.synapse import Synapses, trace
 

@@ -26,7 +26,7 @@ from picojoule.events.graph import shape_of
 from picojoule.events.pooling import adaptive_pool, average_pool, max_pool, mean
 from picojoule.events.program import Kind, Map, Program
 from picojoule.events.values import Analog, Buffer, Refused, Value, map_of, value_of
-from picojoule.neuron import Spike
+from picojoule.neurons.spike import Spike
 
 
 def lower(model: nn.Module, graph: fx.Graph, weights: Weights = "float32") -> Program:

@@ -9,13 +9,13 @@ import torch
 
 from picojoule import report, zoo
 from picojoule.io.tables import Cell, Column, Sheet
+from picojoule.neurons.surrogate import SURROGATES
 from picojoule.paper import beside, reference
 from picojoule.paper.notation import DASH, block_notation, notation
 from picojoule.paper.settings import MODELS, OPTIMIZERS, settings
 from picojoule.paper.work import Bench, Findings, Work
 from picojoule.recipe import Recipe
 from picojoule.rules import Psi
-from picojoule.surrogate import SURROGATES
 from picojoule.synapse import Synapses, trace
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from picojoule import zoo
 from picojoule.data import DATASETS
 from picojoule.errors import PicojouleError
+from picojoule.neurons.surrogate import ChecksThreshold
 from picojoule.recipe.sections import MEMBRANE_KEYS, Content
 from picojoule.recipe.wording import shown
-from picojoule.surrogate import ChecksThreshold
 
 ZOO_SIDE = 32
 """Height and width of the images that every network of the zoo takes."""

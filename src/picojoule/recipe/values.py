@@ -12,8 +12,8 @@ from pydantic_core import CoreSchema, core_schema
 from picojoule import hardware, zoo
 from picojoule.data import DATASETS
 from picojoule.errors import PicojouleError
+from picojoule.neurons.surrogate import SURROGATES
 from picojoule.recipe.wording import choices
-from picojoule.surrogate import SURROGATES
 from picojoule.units import parse_joules, tidy_joules
 
 

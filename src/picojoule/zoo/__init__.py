@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 from torch import nn
 
 from picojoule.errors import PicojouleError, unknown
-from picojoule.neuron import Spike
+from picojoule.neurons.spike import Spike
 from picojoule.zoo import imported
 from picojoule.zoo.cnn7 import CNN7
 from picojoule.zoo.resnet18 import ResNet18

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from picojoule.neuron import is_eager
+from picojoule.neurons.spike import is_eager
 
 
 class Dropout(nn.Dropout):

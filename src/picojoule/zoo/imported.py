@@ -30,7 +30,7 @@ def build(name: str, **settings: Any) -> nn.Module:
     if settings.get("steps", 1) > 1 and "steps" not in accepted:
         raise PicojouleError(
             f"{name} does not take steps, so it cannot be told to run over {settings['steps']} of them: let it take "
-            "steps=T and use picojoule.timesteps.present at its input and readout at its output"
+            "steps=T and use picojoule.neurons.time_steps.present at its input and readout at its output"
         )
     try:
         with contextlib.redirect_stdout(sys.stderr):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from picojoule.timesteps import present, readout
+from picojoule.neurons.time_steps import present, readout
 from picojoule.zoo.layers import conv
 
 

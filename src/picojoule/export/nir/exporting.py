@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from picojoule.activity import spiking_modules
 from picojoule.errors import PicojouleError
 from picojoule.export.program import captured, prepared, refuse_difference
-from picojoule.neuron import Spike
+from picojoule.neurons.spike import Spike
 
 if TYPE_CHECKING:
     import nir

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError, unknown
-from picojoule.neuron import Spike, spike
-from picojoule.surrogate import S3NN, Surrogate
-from picojoule.timesteps import check_steps, unfold
+from picojoule.neurons.spike import Spike, spike
+from picojoule.neurons.surrogate import S3NN, Surrogate
+from picojoule.neurons.time_steps import check_steps, unfold
 
 Reset = Literal["subtract", "zero"]
 _S3NN = S3NN()

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from picojoule import recall
 from picojoule.errors import PicojouleError
-from picojoule.surrogate import S3NN, ChecksThreshold, Fused, Surrogate
+from picojoule.neurons import recomputation as recall
+from picojoule.neurons.surrogate import S3NN, ChecksThreshold, Fused, Surrogate
 
 _S3NN = S3NN()
 

@@ -1,0 +1,1 @@
+"""Neurons and what they are made of: thresholds, membranes, surrogate gradients, time steps."""
