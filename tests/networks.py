@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import picojoule as pj
-from picojoule.layout import TimeLayout
+from picojoule.spikes.layout import TimeLayout
 
 Spikes = dict[str, NDArray[Any]]
 

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 import picojoule as pj
 from networks import CASES, LAYOUTS, Chain, Network, Residual, laid_out, linear, relayed, spike
-from picojoule.activity import spiking_modules, summed_over_batch
 from picojoule.errors import PicojouleError
-from picojoule.layout import TimeLayout
+from picojoule.spikes.layout import TimeLayout
+from picojoule.spikes.watch import spiking_modules, summed_over_batch
 
 each_case = pytest.mark.parametrize("name", CASES)
 

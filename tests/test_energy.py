@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import picojoule as pj
 from networks import CASES, LAYOUTS, Chain, laid_out, linear, metered, metered_in_a_process, relayed
 from picojoule.errors import PicojouleError
-from picojoule.layout import TimeLayout
+from picojoule.spikes.layout import TimeLayout
 
 each_case = pytest.mark.parametrize("name", CASES)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import picojoule as pj
-from picojoule.layout import Clock, TimeLayout
+from picojoule.spikes.layout import Clock, TimeLayout
 
 
 @pytest.mark.parametrize(

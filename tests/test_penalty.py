@@ -15,8 +15,8 @@ from torch import Tensor, nn
 import picojoule as pj
 from networks import CASES, Chain, laid_out, linear, relayed
 from picojoule.errors import PicojouleError
-from picojoule.layout import TimeLayout
 from picojoule.neurons.surrogate import S3NN, SURROGATES
+from picojoule.spikes.layout import TimeLayout
 
 E_AC = 0.9e-12
 POWERS = (1, 2, 3.5)

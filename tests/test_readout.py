@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from picojoule.activity import declare_spiking
 from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import Spike
+from picojoule.spikes.watch import declare_spiking
 from picojoule.synapse import trace
 
 PROTOTYPES = torch.rand(3, 4, generator=torch.Generator().manual_seed(0))

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
-from picojoule.activity import declare_spiking
 from picojoule.errors import PicojouleError
 from picojoule.neurons.lif import LIF
 from picojoule.neurons.spike import Spike
+from picojoule.spikes.watch import declare_spiking
 from picojoule.synapse import trace
 
 

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from picojoule import rules
-from picojoule.activity import declare_spiking
 from picojoule.errors import PicojouleError
 from picojoule.rules import passing, synaptic
+from picojoule.spikes.watch import declare_spiking
 from picojoule.synapse import trace
 
 SHAPE = (4, 4, 2)  # of one sample; calls get [B, 4, 4, 2]

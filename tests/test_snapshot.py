@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
-from picojoule.activity import declare_spiking, watch
 from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import Spike
 from picojoule.snapshot import unchanged
+from picojoule.spikes.watch import declare_spiking, watch
 from picojoule.synapse import trace
 
 

@@ -19,9 +19,9 @@ from torch.nn.utils import parametrizations, parametrize, prune
 from torch.utils.checkpoint import checkpoint
 
 from picojoule import rules, zoo
-from picojoule.activity import declare_spiking, watch
 from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import Spike
+from picojoule.spikes.watch import declare_spiking, watch
 from picojoule.synapse import Synapses, trace
 
 

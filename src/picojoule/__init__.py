@@ -5,8 +5,7 @@ from picojoule.io.signals import go_quietly_while_starting
 
 go_quietly_while_starting()
 
-from picojoule import chain, convert, data, events, export, hardware, peers, rules, sweep, tradeoff, zoo
-from picojoule.activity import Activity, declare_spiking, watch
+from picojoule import chain, convert, data, events, export, hardware, rules, sweep, tradeoff, zoo
 from picojoule.energy import EnergyMeter, EnergyReport
 from picojoule.engine import fit
 from picojoule.errors import PicojouleError
@@ -20,6 +19,8 @@ from picojoule.penalty import Penalty
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.rules import declare_rule
+from picojoule.spikes import frameworks as peers
+from picojoule.spikes.watch import Activity, declare_spiking, watch
 from picojoule.synapse import Layer, Synapses, trace
 
 __version__ = "0.1.0"

@@ -30,13 +30,13 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
-from picojoule.activity import is_spiking, unwrap
 from picojoule.altered import alteration, computes_weights, hooks_of, refuse_global_hooks
 from picojoule.errors import PicojouleError
-from picojoule.layout import TimeLayout
 from picojoule.neurons.lif import IF
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.time_steps import present, readout
+from picojoule.spikes.layout import TimeLayout
+from picojoule.spikes.watch import is_spiking, unwrap
 from picojoule.zoo.dropout import Dropout
 
 

@@ -20,7 +20,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from picojoule import hardware, zoo
-from picojoule.activity import declare_spiking, watch
 from picojoule.convert import convert
 from picojoule.data import Batches, Data
 from picojoule.energy import EnergyMeter, EnergyReport
@@ -28,6 +27,7 @@ from picojoule.errors import PicojouleError, unknown
 from picojoule.recipe import Recipe
 from picojoule.recipe.sections import MOST_STEPS
 from picojoule.record import Run
+from picojoule.spikes.watch import declare_spiking, watch
 from picojoule.synapse import Synapses, trace
 
 if TYPE_CHECKING:

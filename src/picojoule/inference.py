@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from picojoule import data as datasets
 from picojoule import events
-from picojoule.activity import Activity, watch
 from picojoule.energy import EnergyMeter
 from picojoule.errors import PicojouleError, a_path, unknown
 from picojoule.evaluation import Split, Trust, load_model
@@ -29,6 +28,7 @@ from picojoule.hardware import get as price_list
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.rules import Psi
+from picojoule.spikes.watch import Activity, watch
 from picojoule.synapse import Synapses, trace
 from picojoule.units import format_joules
 

@@ -25,9 +25,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from picojoule.activity import Activity, check_activity, precise, summed_over_batch
 from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import is_transformed
+from picojoule.spikes.watch import Activity, check_activity, precise, summed_over_batch
 from picojoule.synapse import Layer, Synapses
 
 Kind = Literal["syn", "total", "balance"]

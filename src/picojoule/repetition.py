@@ -17,7 +17,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from picojoule.errors import PicojouleError
-from picojoule.layout import TimeLayout
+from picojoule.spikes.layout import TimeLayout
 from picojoule.structure import Recording
 
 _SYNAPTIC_TYPES = (nn.Linear, nn.Bilinear, _ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from picojoule.errors import PicojouleError
-from picojoule.hooks import changing
+from picojoule.spikes.hooks import changing
 
 
 @contextlib.contextmanager

@@ -30,7 +30,18 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from picojoule.activity import (
+from picojoule.constants import constants_in
+from picojoule.copies import Copies
+from picojoule.errors import PicojouleError
+from picojoule.masks import Masks
+from picojoule.provenance import ACTIVATION, INERT, STRANGE, Origins, Source, Tag, pruned_tensors, tensors_in
+from picojoule.rules.call import Call, Psi, shadow
+from picojoule.rules.declaring import remedy
+from picojoule.rules.passing import CREATING, PASSING, RANDOM, READING, SCALING, SHAPED_BY, keeps_counts
+from picojoule.rules.readout import ADDING, STATISTICS, bare, is_free
+from picojoule.rules.synaptic import EITHER_SIDE, SYNAPTIC, UNCOUNTED, is_product
+from picojoule.spikes.frameworks import Silent, kind_of
+from picojoule.spikes.watch import (
     described,
     first_output,
     is_relay,
@@ -39,17 +50,6 @@ from picojoule.activity import (
     replace_first_output,
     spiking_modules,
 )
-from picojoule.constants import constants_in
-from picojoule.copies import Copies
-from picojoule.errors import PicojouleError
-from picojoule.masks import Masks
-from picojoule.peers import Silent, kind_of
-from picojoule.provenance import ACTIVATION, INERT, STRANGE, Origins, Source, Tag, pruned_tensors, tensors_in
-from picojoule.rules.call import Call, Psi, shadow
-from picojoule.rules.declaring import remedy
-from picojoule.rules.passing import CREATING, PASSING, RANDOM, READING, SCALING, SHAPED_BY, keeps_counts
-from picojoule.rules.readout import ADDING, STATISTICS, bare, is_free
-from picojoule.rules.synaptic import EITHER_SIDE, SYNAPTIC, UNCOUNTED, is_product
 
 StandIn = Callable[[Any, Any], Any]
 

@@ -26,13 +26,13 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from picojoule.activity import clock_of, spiking_modules, unwrap
 from picojoule.errors import PicojouleError
 from picojoule.io.tables import as_text
-from picojoule.layout import TimeLayout, completed
 from picojoule.repetition import OtherBatch, check_all_weights_ran, check_second_call, holds_a_state
 from picojoule.rules import Psi
 from picojoule.snapshot import unchanged
+from picojoule.spikes.layout import TimeLayout, completed
+from picojoule.spikes.watch import clock_of, spiking_modules, unwrap
 from picojoule.structure import Recording, StructuralPass, SynapticCall
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import picojoule as pj
 from frameworks import STEPS, Form, check_example, check_form, classes_of, need, pixels, run_example
 from picojoule.errors import PicojouleError
-from picojoule.peers import NORSE, Refused, Silent, kind_of
+from picojoule.spikes.frameworks import NORSE, Refused, Silent, kind_of
 
 norse = need("norse.torch")
 from norse.torch.functional.lif import LIFParameters, lif_feed_forward_step  # noqa: E402

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import picojoule as pj
 from picojoule.errors import PicojouleError
-from picojoule.layout import Clock
-from picojoule.peers import FRAMEWORKS, Fires, Refused, Silent, kind_of
+from picojoule.spikes.frameworks import FRAMEWORKS, Fires, Refused, Silent, kind_of
+from picojoule.spikes.layout import Clock
 
 PACKAGES = [framework.package for framework in FRAMEWORKS]
 STEPS = 4

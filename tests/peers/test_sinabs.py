@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import picojoule as pj
 from frameworks import BATCH, STEPS, Form, check_example, check_form, classes_of, need, pixels, run_example
 from picojoule.errors import PicojouleError
-from picojoule.peers import SINABS, Refused, Silent, kind_of
+from picojoule.spikes.frameworks import SINABS, Refused, Silent, kind_of
 
 need("sinabs")
 import sinabs.activation  # noqa: E402

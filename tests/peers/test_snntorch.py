@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import picojoule as pj
 from frameworks import STEPS, Form, check_example, check_form, classes_of, need, pixels, run_example
 from picojoule.errors import PicojouleError
-from picojoule.peers import SNNTORCH, Refused, kind_of
+from picojoule.spikes.frameworks import SNNTORCH, Refused, kind_of
 
 snn = need("snntorch")
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import picojoule as pj
 from frameworks import BATCH, STEPS, Form, check_example, check_form, classes_of, need, pixels, run_example
 from picojoule.errors import PicojouleError
-from picojoule.peers import SPIKINGJELLY, Fires, Refused, Silent, kind_of
+from picojoule.spikes.frameworks import SPIKINGJELLY, Fires, Refused, Silent, kind_of
 
 need("spikingjelly")
 from spikingjelly.activation_based import encoding, functional, layer, neuron, rnn  # noqa: E402

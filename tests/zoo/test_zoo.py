@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from picojoule import zoo
-from picojoule.activity import watch
 from picojoule.errors import PicojouleError
 from picojoule.neurons.lif import IF, LIF
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.spike import Spike
+from picojoule.spikes.watch import watch
 from picojoule.synapse import trace
 
 # From the paper's table of penalties with every neuron firing.

@@ -13,16 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from picojoule.activity import Activity, spiking_modules, unwrap
 from picojoule.errors import PicojouleError, unknown
 from picojoule.events.draft import Weights
 from picojoule.events.graph import captured
 from picojoule.events.lowering import lower
 from picojoule.events.program import WORD, Memory, Program, SpikeMap
 from picojoule.io.background import apart, share
-from picojoule.layout import TimeLayout
 from picojoule.neurons.spike import Spike
 from picojoule.reproduction import Executed, difference, probes
+from picojoule.spikes.layout import TimeLayout
+from picojoule.spikes.watch import Activity, spiking_modules, unwrap
 from picojoule.synapse import Synapses, trace
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from picojoule.activity import is_spiking
 from picojoule.altered import hooks_of, refuse_global_hooks, refuse_low_precision
 from picojoule.errors import PicojouleError
 from picojoule.snapshot import unchanged
+from picojoule.spikes.watch import is_spiking
 
 SHAPE = "picojoule_shape"
 

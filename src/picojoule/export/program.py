@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from picojoule.activity import unwrap
 from picojoule.errors import PicojouleError
 from picojoule.reproduction import Execute, difference, probes
 from picojoule.snapshot import unchanged
+from picojoule.spikes.watch import unwrap
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

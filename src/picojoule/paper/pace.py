@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from picojoule.activity import watch
 from picojoule.data import DATASETS
 from picojoule.evaluation import build_model, count_synapses, threads
 from picojoule.penalty import Kind, Penalty
 from picojoule.recipe import Recipe
+from picojoule.spikes.watch import watch
 
 _FEW, _MORE = 2, 8
 _TURNS = 2

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from picojoule.activity import watch
 from picojoule.budget import Guard
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.record import Run
+from picojoule.spikes.watch import watch
 from picojoule.synapse import Synapses
 from picojoule.training.reference import reference_figure
 

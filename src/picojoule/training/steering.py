@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from picojoule.activity import watch
 from picojoule.batch_norm import by_batch_statistics, settle_averages
 from picojoule.budget import Budget
 from picojoule.data import Batches, Data, Images
@@ -18,6 +17,7 @@ from picojoule.kept import Candidate, Kept
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.record import Run
+from picojoule.spikes.watch import watch
 from picojoule.synapse import Synapses
 from picojoule.training.processes import agreed
 from picojoule.training.reference import baseline_joules

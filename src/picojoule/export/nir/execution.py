@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from picojoule.activity import is_relay, spiking_modules, unwrap
 from picojoule.reproduction import Executed
+from picojoule.spikes.watch import is_relay, spiking_modules, unwrap
 
 
 def executed(graph: nir.NIRGraph, model: nn.Module, images: Tensor) -> Executed:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from picojoule.activity import spiking_modules
 from picojoule.errors import PicojouleError
 from picojoule.export.program import captured, prepared, refuse_difference
 from picojoule.neurons.spike import Spike
+from picojoule.spikes.watch import spiking_modules
 
 if TYPE_CHECKING:
     import nir

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from torch import nn
 
-from picojoule.peers.kinds import Fires, Framework, Kind, Refused, Silent
-from picojoule.peers.norse import NORSE
-from picojoule.peers.sinabs import SINABS
-from picojoule.peers.snntorch import SNNTORCH
-from picojoule.peers.spikingjelly import SPIKINGJELLY
+from picojoule.spikes.frameworks.kinds import Fires, Framework, Kind, Refused, Silent
+from picojoule.spikes.frameworks.norse import NORSE
+from picojoule.spikes.frameworks.sinabs import SINABS
+from picojoule.spikes.frameworks.snntorch import SNNTORCH
+from picojoule.spikes.frameworks.spikingjelly import SPIKINGJELLY
 
 FRAMEWORKS = (SPIKINGJELLY, SNNTORCH, NORSE, SINABS)
 _BY_PACKAGE = {framework.package: framework for framework in FRAMEWORKS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from picojoule.peers.kinds import STEP, Fires, Framework, Kind, Refused, Silent
+from picojoule.spikes.frameworks.kinds import STEP, Fires, Framework, Kind, Refused, Silent
 
 _RECURRENT = Refused("holds recurrent synapses, which are not counted", "use Leaky or Synaptic")
 _SYNAPSES = Refused("holds synapses inside, which are not counted", "use nn.Linear with Leaky behind it")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from picojoule.layout import Clock
+from picojoule.spikes.layout import Clock
 
 STEP = Clock()
 TIME_FIRST = Clock(time_axis=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from picojoule.peers.kinds import STEP, TIME_FIRST, Fires, Framework, Kind, Refused, Silent
+from picojoule.spikes.frameworks.kinds import STEP, TIME_FIRST, Fires, Framework, Kind, Refused, Silent
 
 
 def _by_step_mode(module: nn.Module) -> Kind:

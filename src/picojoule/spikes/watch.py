@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
-from picojoule.gradient import GradientWatch, Lost
-from picojoule.hooks import OnModule, hooked
-from picojoule.layout import Clock, PoolClock, TimeLayout, completed
 from picojoule.neurons.lif import MembraneNeuron
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.spike import Spike, is_transformed
-from picojoule.peers import Fires, Refused, framework_of, kind_of
+from picojoule.spikes.frameworks import Fires, Refused, framework_of, kind_of
+from picojoule.spikes.gradient import GradientWatch, Lost
+from picojoule.spikes.hooks import OnModule, hooked
+from picojoule.spikes.layout import Clock, PoolClock, TimeLayout, completed
 
 _spiking_types: set[type[nn.Module]] = {Spike, MembraneNeuron, QuantizedReLU}
 _MARK = "picojoule_spiking"

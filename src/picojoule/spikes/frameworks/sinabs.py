@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from picojoule.layout import Clock
-from picojoule.peers.kinds import BATCH_FIRST, Fires, Framework, Kind, Refused, Silent
+from picojoule.spikes.frameworks.kinds import BATCH_FIRST, Fires, Framework, Kind, Refused, Silent
+from picojoule.spikes.layout import Clock
 
 _RECURRENT = Refused("holds recurrent synapses, which are not counted", "use the layer without recurrence")
 

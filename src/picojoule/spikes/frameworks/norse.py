@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from picojoule.peers.kinds import STEP, TIME_FIRST, Fires, Framework, Refused, Silent
+from picojoule.spikes.frameworks.kinds import STEP, TIME_FIRST, Fires, Framework, Refused, Silent
 
 _RECURRENT = Refused(
     "holds recurrent synapses, which are not counted",
