@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from picojoule.neurons.spike import Spike
-from picojoule.synapse import trace
+from picojoule.synapses.trace import trace
 
 
 class Mixed(nn.Module):

@@ -14,7 +14,7 @@ import tiny
 from picojoule import engine
 from picojoule.cli import main
 from picojoule.display import Display, TensorBoard
-from picojoule.units import format_joules
+from picojoule.energy.units import format_joules
 
 
 class Terminal(io.StringIO):

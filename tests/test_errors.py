@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import picojoule as pj
+from picojoule.energy.hardware import MemoryPriceList, PriceList
 from picojoule.errors import PicojouleError
-from picojoule.hardware import MemoryPriceList, PriceList
 
 
 def network() -> nn.Module:

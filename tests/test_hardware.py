@@ -13,9 +13,9 @@ from torch.nn.utils import prune
 
 import picojoule as pj
 from networks import CASES, laid_out
-from picojoule import hardware
+from picojoule.energy import hardware
+from picojoule.energy.hardware import PRICE_LISTS, PriceList
 from picojoule.errors import PicojouleError
-from picojoule.hardware import PRICE_LISTS, PriceList
 
 PICOJOULES = {  # accumulate, multiply-accumulate, neuron update
     "horowitz-45nm-fp32": (0.9, 0.9 + 3.7, None),

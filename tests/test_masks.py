@@ -13,7 +13,7 @@ from torch.nn.utils import parametrize, prune
 
 from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import Spike
-from picojoule.synapse import trace
+from picojoule.synapses.trace import trace
 
 MASK = torch.tensor([[1, 0, 0, 1], [1, 1, 0, 0], [1, 0, 0, 0]])  # of weights from 4 neurons to 3
 LEFT = [3, 1, 0, 1]  # its columns, added up

@@ -15,7 +15,7 @@ from picojoule.errors import PicojouleError
 from picojoule.neurons.lif import LIF
 from picojoule.neurons.spike import Spike
 from picojoule.spikes.watch import declare_spiking
-from picojoule.synapse import trace
+from picojoule.synapses.trace import trace
 
 
 class Recurrent(nn.Module):

@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from picojoule import rules
 from picojoule.errors import PicojouleError
-from picojoule.rules import passing, synaptic
 from picojoule.spikes.watch import declare_spiking
-from picojoule.synapse import trace
+from picojoule.synapses import rules
+from picojoule.synapses.rules import passing, synaptic
+from picojoule.synapses.trace import trace
 
 SHAPE = (4, 4, 2)  # of one sample; calls get [B, 4, 4, 2]
 

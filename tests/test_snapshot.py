@@ -18,9 +18,9 @@ from torch.nn.utils import prune
 
 from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import Spike
-from picojoule.snapshot import unchanged
 from picojoule.spikes.watch import declare_spiking, watch
-from picojoule.synapse import trace
+from picojoule.synapses.snapshot import unchanged
+from picojoule.synapses.trace import trace
 
 
 class Restless(nn.Module):

@@ -18,11 +18,12 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize, prune
 from torch.utils.checkpoint import checkpoint
 
-from picojoule import rules, zoo
+from picojoule import zoo
 from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import Spike
 from picojoule.spikes.watch import declare_spiking, watch
-from picojoule.synapse import Synapses, trace
+from picojoule.synapses import rules
+from picojoule.synapses.trace import Synapses, trace
 
 
 def events(*behind: nn.Module) -> nn.Sequential:
@@ -861,8 +862,8 @@ def test_paper_is_not_defined_for_a_ratio_that_is_not_whole() -> None:
 
 def test_identity_is_no_rule_for_what_changes_the_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     own = dict(rules.PASSING)
-    monkeypatch.setattr("picojoule.rules.declaring.PASSING", own)
-    monkeypatch.setattr("picojoule.structure.PASSING", own)
+    monkeypatch.setattr("picojoule.synapses.rules.declared.PASSING", own)
+    monkeypatch.setattr("picojoule.synapses.structural_pass.PASSING", own)
     net = Between(lambda m, s: s.amax(1, keepdim=True), width=1)
     with pytest.raises(PicojouleError, match=r"declare_rule\('amax', "):
         trace(net, torch.zeros(1, 4))

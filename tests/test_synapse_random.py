@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from torch import Tensor
 
 from oracle import count
-from picojoule.rules import PASSING, Call
-from picojoule.rules.passing import added
-from picojoule.rules.synaptic import SYNAPTIC, convolution
-from picojoule.synapse import trace
+from picojoule.synapses.rules import PASSING, Call
+from picojoule.synapses.rules.passing import added
+from picojoule.synapses.rules.synaptic import SYNAPTIC, convolution
+from picojoule.synapses.trace import trace
 from random_networks import FOCI, Network, networks
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")]

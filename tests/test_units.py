@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from picojoule.energy.units import format_joules, parse_joules, tidy_joules
 from picojoule.errors import PicojouleError
-from picojoule.units import format_joules, parse_joules, tidy_joules
 
 
 @pytest.mark.parametrize(

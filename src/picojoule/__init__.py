@@ -5,8 +5,9 @@ from picojoule.io.signals import go_quietly_while_starting
 
 go_quietly_while_starting()
 
-from picojoule import chain, convert, data, events, export, hardware, rules, sweep, tradeoff, zoo
-from picojoule.energy import EnergyMeter, EnergyReport
+from picojoule import chain, convert, data, events, export, sweep, tradeoff, zoo
+from picojoule.energy import hardware
+from picojoule.energy.meter import EnergyMeter, EnergyReport
 from picojoule.engine import fit
 from picojoule.errors import PicojouleError
 from picojoule.evaluation import Evaluation, evaluate, load_model
@@ -18,10 +19,11 @@ from picojoule.neurons.spike import Spike
 from picojoule.penalty import Penalty
 from picojoule.recipe import Recipe
 from picojoule.record import Run
-from picojoule.rules import declare_rule
 from picojoule.spikes import frameworks as peers
 from picojoule.spikes.watch import Activity, declare_spiking, watch
-from picojoule.synapse import Layer, Synapses, trace
+from picojoule.synapses import rules
+from picojoule.synapses.rules import declare_rule
+from picojoule.synapses.trace import Layer, Synapses, trace
 
 __version__ = "0.1.0"
 

@@ -39,8 +39,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from picojoule.energy.units import parse_joules
 from picojoule.errors import PicojouleError
-from picojoule.units import parse_joules
 
 _REFERENCE = 0.1
 _DESCENDED = 0.85

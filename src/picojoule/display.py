@@ -9,12 +9,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
 from picojoule.io.background import apart
 from picojoule.io.tables import visible
 from picojoule.recipe import Recipe
 from picojoule.record import Run
-from picojoule.units import format_joules
 
 REDRAWN = 0.1
 """Seconds between two drawings of a bar or a table, which is then as smooth as it need be.

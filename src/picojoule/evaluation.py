@@ -19,16 +19,17 @@ import torch.distributed
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from picojoule import hardware, zoo
+from picojoule import zoo
 from picojoule.convert import convert
 from picojoule.data import Batches, Data
-from picojoule.energy import EnergyMeter, EnergyReport
+from picojoule.energy import hardware
+from picojoule.energy.meter import EnergyMeter, EnergyReport
 from picojoule.errors import PicojouleError, unknown
 from picojoule.recipe import Recipe
 from picojoule.recipe.sections import MOST_STEPS
 from picojoule.record import Run
 from picojoule.spikes.watch import declare_spiking, watch
-from picojoule.synapse import Synapses, trace
+from picojoule.synapses.trace import Synapses, trace
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

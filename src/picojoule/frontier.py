@@ -23,12 +23,12 @@ from typing import Any, Literal, get_args
 
 from rich.table import Table
 
+from picojoule.energy.units import format_joules
 from picojoule.engine import fit
 from picojoule.errors import PicojouleError, unknown
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.training.reporter import Reporter
-from picojoule.units import format_joules
 
 Schedule = Literal["restarts", "steps", "ramp"]
 

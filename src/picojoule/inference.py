@@ -20,17 +20,17 @@ from torch import Tensor, nn
 
 from picojoule import data as datasets
 from picojoule import events
-from picojoule.energy import EnergyMeter
+from picojoule.energy.hardware import PriceList
+from picojoule.energy.hardware import get as price_list
+from picojoule.energy.meter import EnergyMeter
+from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError, a_path, unknown
 from picojoule.evaluation import Split, Trust, load_model
-from picojoule.hardware import PriceList
-from picojoule.hardware import get as price_list
 from picojoule.recipe import Recipe
 from picojoule.record import Run
-from picojoule.rules import Psi
 from picojoule.spikes.watch import Activity, watch
-from picojoule.synapse import Synapses, trace
-from picojoule.units import format_joules
+from picojoule.synapses.rules import Psi
+from picojoule.synapses.trace import Synapses, trace
 
 EngineName = Literal["events", "dense"]
 

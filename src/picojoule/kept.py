@@ -11,8 +11,8 @@ from typing import Any
 from torch import Tensor
 
 from picojoule.budget import tolerance
+from picojoule.energy.units import format_joules
 from picojoule.record import Run
-from picojoule.units import format_joules
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from typing import Any, Literal
 
 from rich.table import Table
 
+from picojoule.energy.units import format_joules, parse_joules
 from picojoule.errors import PicojouleError
 from picojoule.record import Run
-from picojoule.units import format_joules, parse_joules
 
 Split = Literal["validation", "test"]
 

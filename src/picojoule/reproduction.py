@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from picojoule.snapshot import unchanged
 from picojoule.spikes.watch import first_output, replace_first_output, spiking_modules
+from picojoule.synapses.snapshot import unchanged
 
 NEAR = 1e-4
 """Of a sample's largest potential in a layer, and of the largest output: what rounding can make of it."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from picojoule import data, hardware, zoo
+from picojoule import data, zoo
+from picojoule.energy import hardware
 from picojoule.errors import PicojouleError
 from picojoule.neurons.lif import IF, LIF
 from picojoule.neurons.quantized_relu import QuantizedReLU

@@ -13,9 +13,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 import picojoule as pj
 import tiny
 from picojoule import engine
+from picojoule.energy.units import format_joules
 from picojoule.evaluation import build_model
 from picojoule.training import starting, steering
-from picojoule.units import format_joules
 from tiny import Watcher, signal_to_self, traces
 
 SHORT = ("penalty.strength=0", "training.epochs=4")

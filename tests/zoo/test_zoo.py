@@ -16,7 +16,7 @@ from picojoule.neurons.lif import IF, LIF
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.spike import Spike
 from picojoule.spikes.watch import watch
-from picojoule.synapse import trace
+from picojoule.synapses.trace import trace
 
 # From the paper's table of penalties with every neuron firing.
 NEURONS = {"cnn7": 59_688, "vgg11": 249_856, "resnet18": 671_744}

@@ -17,7 +17,7 @@ from picojoule.errors import PicojouleError
 from picojoule.kept import missed
 from picojoule.pick import Limits, pick
 from picojoule.record import Run
-from picojoule.synapse import trace
+from picojoule.synapses.trace import trace
 
 _PSI: tuple[Literal["exact", "uniform", "paper"], ...] = ("exact", "uniform", "paper")
 _SPLITS: tuple[evaluation.Split, ...] = ("test", "validation")

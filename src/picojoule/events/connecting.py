@@ -12,7 +12,7 @@ from picojoule.events.draft import Draft, reads, writes
 from picojoule.events.folding import Affine, Doubles, as_rows, doubles, floats, pair
 from picojoule.events.program import LARGEST_TILE, Floats, Kind, Map
 from picojoule.events.values import Analog, Buffer, Counts, Refused, Value, map_of, value_of
-from picojoule.provenance import pruned_tensors
+from picojoule.synapses.tags import pruned_tensors
 
 MANY_WEIGHTS, FEW_PIXELS = 1 << 20, 4
 """Beyond so many weights, used for so few pixels, the order of reading memory matters more than registers."""

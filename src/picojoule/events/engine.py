@@ -23,7 +23,7 @@ from picojoule.neurons.spike import Spike
 from picojoule.reproduction import Executed, difference, probes
 from picojoule.spikes.layout import TimeLayout
 from picojoule.spikes.watch import Activity, spiking_modules, unwrap
-from picojoule.synapse import Synapses, trace
+from picojoule.synapses.trace import Synapses, trace
 
 
 @dataclass(frozen=True, eq=False)

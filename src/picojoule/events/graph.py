@@ -15,8 +15,8 @@ from torch import Tensor, fx, nn
 
 from picojoule.altered import hooks_of, refuse_global_hooks, refuse_low_precision
 from picojoule.errors import PicojouleError
-from picojoule.snapshot import unchanged
 from picojoule.spikes.watch import is_spiking
+from picojoule.synapses.snapshot import unchanged
 
 SHAPE = "picojoule_shape"
 

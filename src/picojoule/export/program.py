@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
 from picojoule.reproduction import Execute, difference, probes
-from picojoule.snapshot import unchanged
 from picojoule.spikes.watch import unwrap
+from picojoule.synapses.snapshot import unchanged
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

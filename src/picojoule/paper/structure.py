@@ -15,8 +15,8 @@ from picojoule.paper.notation import DASH, block_notation, notation
 from picojoule.paper.settings import MODELS, OPTIMIZERS, settings
 from picojoule.paper.work import Bench, Findings, Work
 from picojoule.recipe import Recipe
-from picojoule.rules import Psi
-from picojoule.synapse import Synapses, trace
+from picojoule.synapses.rules import Psi
+from picojoule.synapses.trace import Synapses, trace
 
 
 def _synapses(model: str, psi: Psi) -> Synapses:

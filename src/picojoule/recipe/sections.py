@@ -11,15 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
 from picojoule import data as datasets
-from picojoule import hardware
 from picojoule.data import DATASETS, Data
+from picojoule.energy import hardware
 from picojoule.neurons.lif import IF, LIF
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.spike import Spike
 from picojoule.neurons.surrogate import SURROGATES, Surrogate
 from picojoule.penalty import LARGEST_P, Kind
 from picojoule.recipe.values import DataName, HardwareName, ModelName, Number, RunName, ShareOrEnergy, SurrogateName
-from picojoule.rules import Psi
+from picojoule.synapses.rules import Psi
 
 MOST_STEPS = 10_000
 """Time steps that one image may take."""

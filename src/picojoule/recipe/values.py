@@ -9,12 +9,13 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, GetCoreSchemaHandler, StringConstraints
 from pydantic_core import CoreSchema, core_schema
 
-from picojoule import hardware, zoo
+from picojoule import zoo
 from picojoule.data import DATASETS
+from picojoule.energy import hardware
+from picojoule.energy.units import parse_joules, tidy_joules
 from picojoule.errors import PicojouleError
 from picojoule.neurons.surrogate import SURROGATES
 from picojoule.recipe.wording import choices
-from picojoule.units import parse_joules, tidy_joules
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 import altair as alt
 from rich.table import Table
 
+from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
 from picojoule.io.files import made, write_atomically
 from picojoule.io.tables import Column, Sheet
@@ -19,7 +20,6 @@ from picojoule.report.finding import saving
 from picojoule.report.page import figure_place, page, table
 from picojoule.report.rows import layer_rows
 from picojoule.result import MeasuredLayer
-from picojoule.units import format_joules
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from picojoule.energy.units import parse_joules
 from picojoule.io.tables import Column, Estimate, Sheet
 from picojoule.recipe import Recipe
 from picojoule.report.collection import Collection, Entry
 from picojoule.result import Measured
-from picojoule.units import parse_joules
 
 FREE_KEYS = (
     *("penalty.kind", "penalty.p", "penalty.strength", "seed"),

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from picojoule import hardware, zoo
+from picojoule import zoo
+from picojoule.energy import hardware
 from picojoule.evaluation import build_model, count_synapses
 from picojoule.recipe import Recipe
 from picojoule.result import MeasuredLayer
-from picojoule.synapse import Synapses
+from picojoule.synapses.trace import Synapses
 
 Terms = Mapping[str, list[float]]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import altair as alt
 
+from picojoule.energy.units import format_joules
 from picojoule.io.files import made, write_atomically
 from picojoule.io.tables import Column, Sheet
 from picojoule.report import drawing, figures
@@ -23,8 +24,7 @@ from picojoule.report.rows import BASELINE, curve_rows, layer_rows, mean_layers,
 from picojoule.report.scoring import score, score_table
 from picojoule.report.shares import share_rows, synapses_of, terms_at_one, terms_measured
 from picojoule.report.store import stored
-from picojoule.synapse import Synapses
-from picojoule.units import format_joules
+from picojoule.synapses.trace import Synapses
 
 DRAWN_SETTINGS = 8
 """As many settings get pictures: a setting takes seconds, and the page has them all."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.table import Table
 
+from picojoule.energy.units import format_joules
 from picojoule.recipe import Recipe
 from picojoule.record import Run
-from picojoule.units import format_joules
 
 _MEASURES = ("accuracy", "loss", "joules", "synops", "rate_mean", "dead_rate")
 _IN_THE_NAME = {"seed", "model.name", "data.name", "penalty.kind", "penalty.p", "penalty.strength"}

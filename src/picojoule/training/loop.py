@@ -21,7 +21,7 @@ from picojoule.kept import verdict
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.record import Run
-from picojoule.synapse import Synapses
+from picojoule.synapses.trace import Synapses
 from picojoule.training.checkpoints import Checkpoints
 from picojoule.training.objective import Objective, scheduled_strength
 from picojoule.training.processes import agreed

@@ -13,7 +13,7 @@ from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.spikes.watch import watch
-from picojoule.synapse import Synapses
+from picojoule.synapses.trace import Synapses
 from picojoule.training.reference import reference_figure
 
 

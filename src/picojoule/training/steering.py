@@ -18,7 +18,7 @@ from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.record import Run
 from picojoule.spikes.watch import watch
-from picojoule.synapse import Synapses
+from picojoule.synapses.trace import Synapses
 from picojoule.training.processes import agreed
 from picojoule.training.reference import baseline_joules
 

@@ -30,16 +30,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from picojoule.constants import constants_in
-from picojoule.copies import Copies
 from picojoule.errors import PicojouleError
-from picojoule.masks import Masks
-from picojoule.provenance import ACTIVATION, INERT, STRANGE, Origins, Source, Tag, pruned_tensors, tensors_in
-from picojoule.rules.call import Call, Psi, shadow
-from picojoule.rules.declaring import remedy
-from picojoule.rules.passing import CREATING, PASSING, RANDOM, READING, SCALING, SHAPED_BY, keeps_counts
-from picojoule.rules.readout import ADDING, STATISTICS, bare, is_free
-from picojoule.rules.synaptic import EITHER_SIDE, SYNAPTIC, UNCOUNTED, is_product
 from picojoule.spikes.frameworks import Silent, kind_of
 from picojoule.spikes.watch import (
     described,
@@ -50,6 +41,15 @@ from picojoule.spikes.watch import (
     replace_first_output,
     spiking_modules,
 )
+from picojoule.synapses.constants import constants_in
+from picojoule.synapses.copies import Copies
+from picojoule.synapses.masks import Masks
+from picojoule.synapses.rules.call import Call, Psi, shadow
+from picojoule.synapses.rules.declared import remedy
+from picojoule.synapses.rules.passing import CREATING, PASSING, RANDOM, READING, SCALING, SHAPED_BY, keeps_counts
+from picojoule.synapses.rules.readout import ADDING, STATISTICS, bare, is_free
+from picojoule.synapses.rules.synaptic import EITHER_SIDE, SYNAPTIC, UNCOUNTED, is_product
+from picojoule.synapses.tags import ACTIVATION, INERT, STRANGE, Origins, Source, Tag, pruned_tensors, tensors_in
 
 StandIn = Callable[[Any, Any], Any]
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from picojoule.errors import PicojouleError
-from picojoule.provenance import Origins, Source
-from picojoule.rules.passing import RANDOM
+from picojoule.synapses.rules.passing import RANDOM
+from picojoule.synapses.tags import Origins, Source
 
 _DRAWS = 4
 

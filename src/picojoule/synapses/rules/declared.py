@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from picojoule.errors import PicojouleError
-from picojoule.rules.call import Call, shadow
-from picojoule.rules.passing import PASSING, PassingRule, identity
-from picojoule.rules.synaptic import SYNAPTIC, UNCOUNTED
+from picojoule.synapses.rules.call import Call, shadow
+from picojoule.synapses.rules.passing import PASSING, PassingRule, identity
+from picojoule.synapses.rules.synaptic import SYNAPTIC, UNCOUNTED
 
 REMEDIES: dict[str, str] = {
     **dict.fromkeys(
@@ -23,12 +23,12 @@ REMEDIES: dict[str, str] = {
     **dict.fromkeys(
         "layer_norm group_norm instance_norm rms_norm".split(),
         "its scale depends on the data; use batch norm, move it behind the synapses, or declare it with "
-        "picojoule.declare_rule({name!r}, picojoule.rules.identity) if each element keeps its connections",
+        "picojoule.declare_rule({name!r}, picojoule.synapses.rules.identity) if each element keeps its connections",
     ),
 }
 DEFAULT_REMEDY = (
     "move it in front of a spiking layer, or, if each element keeps its connections, say so in one line: "
-    "picojoule.declare_rule({name!r}, picojoule.rules.identity)"
+    "picojoule.declare_rule({name!r}, picojoule.synapses.rules.identity)"
 )
 
 

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from picojoule.errors import PicojouleError, unknown
-from picojoule.synapse import Layer, Target
+from picojoule.synapses.trace import Layer, Target
 
 DEFAULT = "horowitz-45nm-fp32"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from picojoule.provenance import Source
-from picojoule.rules.call import Call
-from picojoule.rules.passing import SCALING
-from picojoule.rules.readout import ELEMENTWISE, bare, is_constant_tensor
+from picojoule.synapses.rules.call import Call
+from picojoule.synapses.rules.passing import SCALING
+from picojoule.synapses.rules.readout import ELEMENTWISE, bare, is_constant_tensor
+from picojoule.synapses.tags import Source
 
 _SHIFTING = frozenset("add add_ sub sub_ subtract subtract_ rsub __rsub__".split())
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from picojoule.rules.call import Call
-from picojoule.rules.passing import SCALING
+from picojoule.synapses.rules.call import Call
+from picojoule.synapses.rules.passing import SCALING
 
 _CUTTING = ("data", "detach")
 _UNIT = ("clone", "contiguous", "positive", *_CUTTING)

@@ -19,8 +19,8 @@ True
 >>> del rules.PASSING["hardtanh"]
 """
 
-from picojoule.rules.call import Call, Psi
-from picojoule.rules.declaring import declare_rule
-from picojoule.rules.passing import PASSING, identity, natural
+from picojoule.synapses.rules.call import Call, Psi
+from picojoule.synapses.rules.declared import declare_rule
+from picojoule.synapses.rules.passing import PASSING, identity, natural
 
 __all__ = ["PASSING", "Call", "Psi", "declare_rule", "identity", "natural"]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from picojoule.errors import PicojouleError
-from picojoule.rules.call import Call
+from picojoule.synapses.rules.call import Call
 
 FanOut = Callable[[Call, Tensor, Tensor], Tensor]
 """(call, input, weights present as ones and zeros) → synapses fed by each element of the input, broadcastable to it."""

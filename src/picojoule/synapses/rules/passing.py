@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from picojoule.errors import PicojouleError
-from picojoule.rules.call import Call
-from picojoule.rules.pools import adaptive_average_pool, average_pool, sum_pool
+from picojoule.synapses.rules.call import Call
+from picojoule.synapses.rules.pools import adaptive_average_pool, average_pool, sum_pool
 
 PassingRule = Callable[[Call], Any]
 """Gives the operation's output with connections as derivative, or `NotImplemented` where these arguments have no

@@ -22,13 +22,13 @@ from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
+from picojoule.energy.hardware import DEFAULT, PriceList
+from picojoule.energy.hardware import get as price_list
+from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
-from picojoule.hardware import DEFAULT, PriceList
-from picojoule.hardware import get as price_list
 from picojoule.io.tables import as_text
 from picojoule.spikes.watch import Activity, check_activity, summed_over_batch
-from picojoule.synapse import Layer, Synapses
-from picojoule.units import format_joules
+from picojoule.synapses.trace import Layer, Synapses
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from picojoule.errors import PicojouleError
-from picojoule.rules.call import Call
+from picojoule.synapses.rules.call import Call
 
 
 def average_pool(call: Call) -> Any:

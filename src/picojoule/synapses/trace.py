@@ -28,12 +28,12 @@ from torch.utils._pytree import tree_leaves
 
 from picojoule.errors import PicojouleError
 from picojoule.io.tables import as_text
-from picojoule.repetition import OtherBatch, check_all_weights_ran, check_second_call, holds_a_state
-from picojoule.rules import Psi
-from picojoule.snapshot import unchanged
 from picojoule.spikes.layout import TimeLayout, completed
 from picojoule.spikes.watch import clock_of, spiking_modules, unwrap
-from picojoule.structure import Recording, StructuralPass, SynapticCall
+from picojoule.synapses.repetition import OtherBatch, check_all_weights_ran, check_second_call, holds_a_state
+from picojoule.synapses.rules import Psi
+from picojoule.synapses.snapshot import unchanged
+from picojoule.synapses.structural_pass import Recording, StructuralPass, SynapticCall
 
 
 @dataclass(frozen=True, eq=False)

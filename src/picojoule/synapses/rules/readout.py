@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from picojoule.rules.call import Call
-from picojoule.rules.passing import PASSING, SCALING
+from picojoule.synapses.rules.call import Call
+from picojoule.synapses.rules.passing import PASSING, SCALING
 
 ELEMENTWISE = frozenset(
     "abs absolute and bitwise_and bitwise_not bitwise_or bool ceil celu clamp clamp_max clamp_min clip elu eq exp exp2 "
