@@ -25,7 +25,7 @@ from torch import nn
 
 import picojoule as pj
 from agreement import measuring, plain
-from picojoule import events
+from picojoule.deploy import events
 from picojoule.kernels.allocator import kept_memory
 from training import BATCH, PEERS, contestant, native_bfloat16
 

@@ -34,7 +34,7 @@ from timing import Timings, console, describe_machine, interleaved
 from torch import Tensor, nn
 
 import picojoule as pj
-from picojoule import events
+from picojoule.deploy import events
 from picojoule.io.files import write_atomically
 from picojoule.report.curve import budget_label
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import picojoule as pj
-from picojoule import events
+from picojoule.deploy import events
 
 TRIANGLE = pj.surrogate.Triangle()  # which takes a threshold of 0 and below
 

@@ -20,7 +20,7 @@ import picojoule as pj
 import tiny
 from networks import conv_ops
 from picojoule import cli, zoo
-from picojoule.convert import Affine, convert
+from picojoule.deploy.convert import Affine, convert
 from picojoule.neurons.time_steps import present
 
 each_model = pytest.mark.parametrize("name", zoo.names())

@@ -20,12 +20,12 @@ import picojoule as pj
 from against_pytorch import agree
 from agreement import onnx_executor
 from odd_layers import BEHAVED, COMPUTED, LAYER, NEURON, ODD, SHAPE, network
-from picojoule import events
-from picojoule.convert import convert
-from picojoule.events import connecting
-from picojoule.export import to_nir, to_onnx
-from picojoule.export.nir import draft
-from picojoule.reproduction import Executed, difference, probes
+from picojoule.deploy import events
+from picojoule.deploy.convert import convert
+from picojoule.deploy.events import synapses as connecting
+from picojoule.deploy.export import to_nir, to_onnx
+from picojoule.deploy.export.nir import draft
+from picojoule.deploy.reproduction import Executed, difference, probes
 
 Answer = Callable[[nn.Module, Tensor], Tensor]
 
@@ -218,7 +218,7 @@ def test_without_onnxruntime_the_reference_executes(monkeypatch: pytest.MonkeyPa
     to_onnx(net, torch.zeros(1, *SHAPE))
     executed: list[Executed] = []
     monkeypatch.setattr(
-        "picojoule.export.onnx.refuse_difference", lambda m, x, what, execute: executed.append(execute(x))
+        "picojoule.deploy.export.onnx.refuse_difference", lambda m, x, what, execute: executed.append(execute(x))
     )
     images = torch.randn(3, *SHAPE)
     to_onnx(net, images)

@@ -5,7 +5,8 @@ from picojoule.io.signals import go_quietly_while_starting
 
 go_quietly_while_starting()
 
-from picojoule import chain, convert, data, events, export, sweep, tradeoff, zoo
+from picojoule import chain, data, sweep, tradeoff, zoo
+from picojoule.deploy import convert, events, export
 from picojoule.energy import hardware
 from picojoule.energy.meter import EnergyMeter, EnergyReport
 from picojoule.engine import fit

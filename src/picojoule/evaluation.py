@@ -20,8 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from picojoule import zoo
-from picojoule.convert import convert
 from picojoule.data import Batches, Data
+from picojoule.deploy.convert import convert
 from picojoule.energy import hardware
 from picojoule.energy.meter import EnergyMeter, EnergyReport
 from picojoule.errors import PicojouleError, unknown

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from picojoule import data as datasets
-from picojoule import events
+from picojoule.deploy import events
 from picojoule.energy.hardware import PriceList
 from picojoule.energy.hardware import get as price_list
 from picojoule.energy.meter import EnergyMeter

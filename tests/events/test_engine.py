@@ -13,7 +13,7 @@ from torch.nn.utils import prune
 
 import picojoule as pj
 from against_pytorch import TRIANGLE, agree, metered, small
-from picojoule import events
+from picojoule.deploy import events
 
 
 def test_threads_share_a_batch() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from picojoule.events.folding import Affine, Windows, as_bytes, as_rows, firing
+from picojoule.deploy.events.folding import Affine, Windows, as_bytes, as_rows, firing
 
 numbers = st.floats(-100, 100, width=32)
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import picojoule as pj
 from against_pytorch import TRIANGLE, agree, lively
 from networks import CASES
-from picojoule import events
+from picojoule.deploy import events
 
 
 @pytest.mark.slow

@@ -18,8 +18,8 @@ import nir_reader
 import picojoule as pj
 from agreement import compare, lived_in, nir_executor
 from networks import CASES
-from picojoule.export import to_nir
-from picojoule.export.nir.draft import checked_by_nir
+from picojoule.deploy.export import to_nir
+from picojoule.deploy.export.nir.draft import checked_by_nir
 
 
 def written(graph: nir.NIRGraph) -> nir.NIRGraph:

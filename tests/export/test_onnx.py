@@ -14,8 +14,8 @@ import picojoule as pj
 import tiny
 from agreement import compare, lived_in, onnx_executor
 from networks import CASES
+from picojoule.deploy.export import to_nir, to_onnx
 from picojoule.evaluation import build_model
-from picojoule.export import to_nir, to_onnx
 
 
 def layers_of(net: nn.Module) -> list[str]:

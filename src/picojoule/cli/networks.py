@@ -10,9 +10,10 @@ import torch
 import typer
 from torch import nn
 
-from picojoule import evaluation, export, zoo
+from picojoule import evaluation, zoo
 from picojoule.cli.options import AsJson, FinishedRun, FolderOfRuns, Trusted, TrustedModel, consent, one_of
 from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, tell
+from picojoule.deploy import export
 from picojoule.errors import PicojouleError
 from picojoule.kept import missed
 from picojoule.pick import Limits, pick

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from picojoule.deploy.reproduction import Execute, difference, probes
 from picojoule.errors import PicojouleError
-from picojoule.reproduction import Execute, difference, probes
 from picojoule.spikes.watch import unwrap
 from picojoule.synapses.snapshot import unchanged
 

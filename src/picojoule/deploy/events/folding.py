@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from picojoule.events.program import Floats
+from picojoule.deploy.events.program import Floats
 
 Doubles = NDArray[np.float64]
 

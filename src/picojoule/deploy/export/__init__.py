@@ -16,9 +16,9 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
+from picojoule.deploy.export.nir import to_nir
+from picojoule.deploy.export.onnx import to_onnx
 from picojoule.errors import PicojouleError, a_path, unknown
-from picojoule.export.nir import to_nir
-from picojoule.export.onnx import to_onnx
 from picojoule.io.files import check_destination, write_atomically
 
 __all__ = ["Format", "names", "to_nir", "to_onnx", "write"]
@@ -67,8 +67,8 @@ def write(
 def _nir_file(model: nn.Module, example: Tensor, say: Callable[[str], None]) -> bytes:
     import nir
 
-    from picojoule.export.nir.draft import checked_by_nir
-    from picojoule.export.nir.exporting import check, translated
+    from picojoule.deploy.export.nir.draft import checked_by_nir
+    from picojoule.deploy.export.nir.exporting import check, translated
 
     graph = translated(model, example)
     if not all(map(checked_by_nir, graph.nodes.values())):

@@ -18,6 +18,6 @@ same with one.
 What NIR cannot express is refused by name.
 """
 
-from picojoule.export.nir.exporting import to_nir
+from picojoule.deploy.export.nir.exporting import to_nir
 
 __all__ = ["to_nir"]

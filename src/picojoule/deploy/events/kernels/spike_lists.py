@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from picojoule.events.kernels.lanes import at, copy, copy_plus, lowest_bit
-from picojoule.events.program import COPIED, Memory, Operation
+from picojoule.deploy.events.kernels.vectors import at, copy, copy_plus, lowest_bit
+from picojoule.deploy.events.program import COPIED, Memory, Operation
 from picojoule.kernels.jit import kernel
 
 

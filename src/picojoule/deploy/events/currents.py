@@ -11,10 +11,21 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from picojoule.events.draft import Draft, reads, writes
-from picojoule.events.folding import Affine, Doubles, firing, padded
-from picojoule.events.program import Kind, Map
-from picojoule.events.values import Analog, Buffer, Counts, Refused, Spikes, Step, Value, describe, map_of, value_of
+from picojoule.deploy.events.draft import Draft, reads, writes
+from picojoule.deploy.events.folding import Affine, Doubles, firing, padded
+from picojoule.deploy.events.program import Kind, Map
+from picojoule.deploy.events.values import (
+    Analog,
+    Buffer,
+    Counts,
+    Refused,
+    Spikes,
+    Step,
+    Value,
+    describe,
+    map_of,
+    value_of,
+)
 
 
 def batch_norm(draft: Draft, name: str, norm: nn.Module, x: Any, shape: tuple[int, ...]) -> Value:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from picojoule.events.currents import plain
-from picojoule.events.draft import Draft, reads, writes
-from picojoule.events.folding import Affine, Doubles, as_rows, doubles, floats, pair
-from picojoule.events.program import LARGEST_TILE, Floats, Kind, Map
-from picojoule.events.values import Analog, Buffer, Counts, Refused, Value, map_of, value_of
+from picojoule.deploy.events.currents import plain
+from picojoule.deploy.events.draft import Draft, reads, writes
+from picojoule.deploy.events.folding import Affine, Doubles, as_rows, doubles, floats, pair
+from picojoule.deploy.events.program import LARGEST_TILE, Floats, Kind, Map
+from picojoule.deploy.events.values import Analog, Buffer, Counts, Refused, Value, map_of, value_of
 from picojoule.synapses.tags import pruned_tensors
 
 MANY_WEIGHTS, FEW_PIXELS = 1 << 20, 4

@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from picojoule.deploy.events.draft import Weights
+from picojoule.deploy.events.graph import captured
+from picojoule.deploy.events.lowering import lower
+from picojoule.deploy.events.program import WORD, Memory, Program, SpikeMap
+from picojoule.deploy.reproduction import Executed, difference, probes
 from picojoule.errors import PicojouleError, unknown
-from picojoule.events.draft import Weights
-from picojoule.events.graph import captured
-from picojoule.events.lowering import lower
-from picojoule.events.program import WORD, Memory, Program, SpikeMap
 from picojoule.io.background import apart, share
 from picojoule.neurons.spike import Spike
-from picojoule.reproduction import Executed, difference, probes
 from picojoule.spikes.layout import TimeLayout
 from picojoule.spikes.watch import Activity, spiking_modules, unwrap
 from picojoule.synapses.trace import Synapses, trace
@@ -63,7 +63,7 @@ class Engine:
     """
 
     def __init__(self, program: Program, synapses: Synapses, threads: int) -> None:
-        from picojoule.events import kernels  # brings Numba
+        from picojoule.deploy.events import kernels  # brings Numba
 
         self._execute: Callable[..., None] = kernels.execute
         self._program = program

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from picojoule.events.kernels.lanes import (
+from picojoule.deploy.events.kernels.spike_lists import list_counts, list_rows, list_spikes
+from picojoule.deploy.events.kernels.vectors import (
     as_floats,
     at,
     load,
@@ -21,8 +22,7 @@ from picojoule.events.kernels.lanes import (
     total,
     widened,
 )
-from picojoule.events.kernels.listing import list_counts, list_rows, list_spikes
-from picojoule.events.program import Memory, Operation
+from picojoule.deploy.events.program import Memory, Operation
 from picojoule.kernels.jit import inlined, kernel
 
 BEFORE_OVERFLOW = 256

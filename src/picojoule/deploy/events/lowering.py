@@ -16,16 +16,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from picojoule.altered import alteration, unreadable_weights
+from picojoule.deploy.altered_layers import alteration, unreadable_weights
+from picojoule.deploy.events.currents import add, as_analog, batch_norm, fire, reshape, scaled
+from picojoule.deploy.events.draft import Draft, Weights, writes
+from picojoule.deploy.events.folding import Affine, padded
+from picojoule.deploy.events.graph import shape_of
+from picojoule.deploy.events.pools import adaptive_pool, average_pool, max_pool, mean
+from picojoule.deploy.events.program import Kind, Map, Program
+from picojoule.deploy.events.synapses import convolution, linear
+from picojoule.deploy.events.values import Analog, Buffer, Refused, Value, map_of, value_of
 from picojoule.errors import PicojouleError
-from picojoule.events.connecting import convolution, linear
-from picojoule.events.currents import add, as_analog, batch_norm, fire, reshape, scaled
-from picojoule.events.draft import Draft, Weights, writes
-from picojoule.events.folding import Affine, padded
-from picojoule.events.graph import shape_of
-from picojoule.events.pooling import adaptive_pool, average_pool, max_pool, mean
-from picojoule.events.program import Kind, Map, Program
-from picojoule.events.values import Analog, Buffer, Refused, Value, map_of, value_of
 from picojoule.neurons.spike import Spike
 
 

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from picojoule.events.folding import Doubles, as_bytes, padded
-from picojoule.events.program import OPERATION, Floats, Kind, Map, Program, SpikeMap, aligned
-from picojoule.events.values import Buffer, Counts, Spikes, Step, Value
+from picojoule.deploy.events.folding import Doubles, as_bytes, padded
+from picojoule.deploy.events.program import OPERATION, Floats, Kind, Map, Program, SpikeMap, aligned
+from picojoule.deploy.events.values import Buffer, Counts, Spikes, Step, Value
 
 Weights = Literal["float32", "int8"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from picojoule.events.folding import Affine, Doubles
-from picojoule.events.program import Floats, Map
+from picojoule.deploy.events.folding import Affine, Doubles
+from picojoule.deploy.events.program import Floats, Map
 
 
 @dataclass(eq=False)

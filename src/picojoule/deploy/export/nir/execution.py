@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from picojoule.reproduction import Executed
+from picojoule.deploy.reproduction import Executed
 from picojoule.spikes.watch import is_relay, spiking_modules, unwrap
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from picojoule.altered import hooks_of, refuse_global_hooks, refuse_low_precision
+from picojoule.deploy.altered_layers import hooks_of, refuse_global_hooks, refuse_low_precision
 from picojoule.errors import PicojouleError
 from picojoule.spikes.watch import is_spiking
 from picojoule.synapses.snapshot import unchanged

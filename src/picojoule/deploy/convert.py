@@ -30,7 +30,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
-from picojoule.altered import alteration, computes_weights, hooks_of, refuse_global_hooks
+from picojoule.deploy.altered_layers import alteration, computes_weights, hooks_of, refuse_global_hooks
 from picojoule.errors import PicojouleError
 from picojoule.neurons.lif import IF
 from picojoule.neurons.quantized_relu import QuantizedReLU

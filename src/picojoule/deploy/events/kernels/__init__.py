@@ -5,6 +5,6 @@ three loops: list what is active, pixel by pixel; list for each output pixel the
 for each block of output channels add those rows up in registers. Silence is in no list.
 """
 
-from picojoule.events.kernels.executing import execute
+from picojoule.deploy.events.kernels.interpreter import execute
 
 __all__ = ["execute"]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from picojoule.export.nir.draft import Current, Draft, Weighted, neurons, numbers
+from picojoule.deploy.export.nir.draft import Current, Draft, Weighted, neurons, numbers
 
 
 def synapses(draft: Draft, x: Current, weight: Tensor, bias: Tensor | None = None, *settings: Any) -> Current:

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from picojoule.deploy.export.program import evaluated, layer_of, not_captured, prepared, quiet, refuse_difference
+from picojoule.deploy.reproduction import Executed, emitting_once
 from picojoule.errors import PicojouleError
-from picojoule.export.program import evaluated, layer_of, not_captured, prepared, quiet, refuse_difference
-from picojoule.reproduction import Executed, emitting_once
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
 

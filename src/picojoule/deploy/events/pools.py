@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from picojoule.events.currents import interleaved, plain
-from picojoule.events.draft import Draft, reads, writes
-from picojoule.events.folding import Affine, Doubles, Windows, pair
-from picojoule.events.program import Kind, Map
-from picojoule.events.values import Analog, Buffer, Counts, Refused, Spikes, Value, map_of, value_of
+from picojoule.deploy.events.currents import interleaved, plain
+from picojoule.deploy.events.draft import Draft, reads, writes
+from picojoule.deploy.events.folding import Affine, Doubles, Windows, pair
+from picojoule.deploy.events.program import Kind, Map
+from picojoule.deploy.events.values import Analog, Buffer, Counts, Refused, Spikes, Value, map_of, value_of
 
 
 def average_pool(draft: Draft, name: str, pool: nn.Module, x: Any, shape: tuple[int, ...]) -> Value:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from picojoule.events.kernels.lanes import ones
-from picojoule.events.kernels.maps import (
+from picojoule.deploy.events.kernels.maps import (
     combine,
     fire,
     flatten,
@@ -21,8 +20,9 @@ from picojoule.events.kernels.maps import (
     spread,
     sum_spikes,
 )
-from picojoule.events.kernels.synapses import synapses
-from picojoule.events.program import Floats, Kind, Memory, Operation
+from picojoule.deploy.events.kernels.synapses import synapses
+from picojoule.deploy.events.kernels.vectors import ones
+from picojoule.deploy.events.program import Floats, Kind, Memory, Operation
 from picojoule.kernels.jit import compiled, kernel, source_digest
 
 Ints = NDArray[np.int32]
@@ -34,11 +34,11 @@ SPREAD, FLATTEN, PLACE, OUTPUT = (int(k) for k in (Kind.SPREAD, Kind.FLATTEN, Ki
 SUM_SPIKES, RELAY_SPIKES, POOL_MAP = (int(k) for k in (Kind.SUM_SPIKES, Kind.RELAY_SPIKES, Kind.POOL_MAP))
 
 SOURCES = (
-    "picojoule.events.kernels.lanes",
-    "picojoule.events.kernels.listing",
-    "picojoule.events.kernels.maps",
-    "picojoule.events.kernels.synapses",
-    "picojoule.events.program",
+    "picojoule.deploy.events.kernels.vectors",
+    "picojoule.deploy.events.kernels.spike_lists",
+    "picojoule.deploy.events.kernels.maps",
+    "picojoule.deploy.events.kernels.synapses",
+    "picojoule.deploy.events.program",
 )
 """What the program is made of, beside this file."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from picojoule.events.kernels.lanes import at, load, reaches, times
-from picojoule.events.kernels.listing import list_spikes
-from picojoule.events.program import Floats, Memory, Operation
+from picojoule.deploy.events.kernels.spike_lists import list_spikes
+from picojoule.deploy.events.kernels.vectors import at, load, reaches, times
+from picojoule.deploy.events.program import Floats, Memory, Operation
 from picojoule.kernels.jit import kernel
 
 

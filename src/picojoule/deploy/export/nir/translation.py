@@ -13,11 +13,11 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils._pytree import tree_leaves
 
-from picojoule.altered import refuse_low_precision
+from picojoule.deploy.altered_layers import refuse_low_precision
+from picojoule.deploy.export.nir.draft import Current, Draft, Weighted, checked_by_nir, neurons
+from picojoule.deploy.export.nir.rules import EITHER_SIDE, RULES, SUMS
+from picojoule.deploy.export.program import layer_of
 from picojoule.errors import PicojouleError
-from picojoule.export.nir.draft import Current, Draft, Weighted, checked_by_nir, neurons
-from picojoule.export.nir.rules import EITHER_SIDE, RULES, SUMS
-from picojoule.export.program import layer_of
 from picojoule.spikes.watch import spiking_modules
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from picojoule.deploy.export.program import captured, prepared, refuse_difference
 from picojoule.errors import PicojouleError
-from picojoule.export.program import captured, prepared, refuse_difference
 from picojoule.neurons.spike import Spike
 from picojoule.spikes.watch import spiking_modules
 
@@ -38,14 +38,14 @@ def translated(model: nn.Module, example: Tensor) -> nir.NIRGraph:
     """The graph as it comes out of the rules, not yet compared with the network."""
     model, images = prepared(model, example)
     _check_neurons(model)
-    from picojoule.export.nir.translation import Translation  # brings nir, which is optional
+    from picojoule.deploy.export.nir.translation import Translation  # brings nir, which is optional
 
     return Translation(model, captured(model, images)).translated()
 
 
 def check(model: nn.Module, example: Tensor, graph: nir.NIRGraph) -> None:
     """Refuse a graph that does something else than the network."""
-    from picojoule.export.nir.execution import executed
+    from picojoule.deploy.export.nir.execution import executed
 
     refuse_difference(model, example, "NIR", lambda images: executed(graph, model, images))
 
