@@ -17,7 +17,8 @@ import torch
 
 import picojoule as pj
 import tiny
-from picojoule import engine, evaluation
+from picojoule import engine
+from picojoule.runs import evaluate as evaluation
 
 SAMPLE_FIELDS = (
     "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules update_joules "

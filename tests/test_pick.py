@@ -12,7 +12,7 @@ import picojoule as pj
 import tiny
 from picojoule import cli
 from picojoule.pick import Limits, pick
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 
 FIGURES = {  # strength: (validation accuracy, validation joules) of three seeds
     0: ((0.90, 10e-6), (0.91, 11e-6), (0.92, 12e-6)),

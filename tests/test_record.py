@@ -15,7 +15,7 @@ import torch
 import picojoule as pj
 import tiny
 from picojoule.io.signals import Interrupted
-from picojoule.record import Checkpoint, Run
+from picojoule.runs.folder import Checkpoint, Run
 
 
 def checkpoint(epoch: int, batch: int = 0) -> Checkpoint:

@@ -15,7 +15,7 @@ import picojoule as pj
 import synthetic
 import tiny
 from picojoule.cli import main
-from picojoule.result import Damage, checked_metrics, checked_result
+from picojoule.runs.result import Damage, checked_metrics, checked_result
 
 RESULTS = Path(__file__).parents[1] / "results"
 RECIPE = tiny.recipe("penalty.strength=0", "training.epochs=2")

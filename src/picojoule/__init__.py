@@ -11,15 +11,15 @@ from picojoule.energy import hardware
 from picojoule.energy.meter import EnergyMeter, EnergyReport
 from picojoule.engine import fit
 from picojoule.errors import PicojouleError
-from picojoule.evaluation import Evaluation, evaluate, load_model
-from picojoule.inference import infer
 from picojoule.neurons import surrogate
 from picojoule.neurons.lif import IF, LIF
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.spike import Spike
 from picojoule.penalty import Penalty
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.evaluate import Evaluation, evaluate, load_model
+from picojoule.runs.folder import Run
+from picojoule.runs.infer import infer
 from picojoule.spikes import frameworks as peers
 from picojoule.spikes.watch import Activity, declare_spiking, watch
 from picojoule.synapses import rules

@@ -14,7 +14,7 @@ from picojoule.errors import PicojouleError
 from picojoule.io.background import apart
 from picojoule.io.tables import visible
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 
 REDRAWN = 0.1
 """Seconds between two drawings of a bar or a table, which is then as smooth as it need be.

@@ -16,12 +16,12 @@ from torch.multiprocessing.spawn import ProcessException
 
 from picojoule import training
 from picojoule.errors import PicojouleError, a_path
-from picojoule.evaluation import threads
 from picojoule.io.signals import Interrupted, stop_signals
 from picojoule.kept import missed
 from picojoule.kernels.allocator import kept_memory
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.evaluate import threads
+from picojoule.runs.folder import Run
 from picojoule.training.reference import reference_figure
 from picojoule.training.reporter import Log, Reporter
 

@@ -27,7 +27,7 @@ from picojoule.energy.units import format_joules
 from picojoule.engine import fit
 from picojoule.errors import PicojouleError, unknown
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 from picojoule.training.reporter import Reporter
 
 Schedule = Literal["restarts", "steps", "ramp"]

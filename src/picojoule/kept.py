@@ -12,7 +12,7 @@ from torch import Tensor
 
 from picojoule.budget import tolerance
 from picojoule.energy.units import format_joules
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 
 
 @dataclass(frozen=True)

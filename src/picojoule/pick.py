@@ -21,7 +21,7 @@ from rich.table import Table
 
 from picojoule.energy.units import format_joules, parse_joules
 from picojoule.errors import PicojouleError
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 
 Split = Literal["validation", "test"]
 

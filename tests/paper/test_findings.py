@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 import tiny
-from picojoule import record, tradeoff
+from picojoule import tradeoff
 from picojoule.paper import SCALES, find, reference
 from picojoule.paper.ablation import Ablation
 from picojoule.paper.curves import Tradeoff
 from picojoule.paper.work import Bench
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs import folder as record
+from picojoule.runs.folder import Run
 
 Make = Callable[[Recipe], dict[str, float]]
 SPREAD = (-1, 0, 1)

@@ -12,7 +12,7 @@ from picojoule.paper import EXPERIMENTS, SCALES, find, run
 from picojoule.paper.estimate import _estimate
 from picojoule.paper.pace import Pace
 from picojoule.paper.work import Bench
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 from picojoule.sweep import Outcome
 from picojoule.sweep.local import cores
 

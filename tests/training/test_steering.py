@@ -14,7 +14,7 @@ import picojoule as pj
 import tiny
 from picojoule import engine
 from picojoule.energy.units import format_joules
-from picojoule.evaluation import build_model
+from picojoule.runs.evaluate import build_model
 from picojoule.training import starting, steering
 from tiny import Watcher, signal_to_self, traces
 

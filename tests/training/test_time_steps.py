@@ -9,7 +9,7 @@ import torch
 
 import picojoule as pj
 import tiny
-from picojoule import evaluation
+from picojoule.runs import evaluate as evaluation
 
 
 def over_time(*overrides: str) -> pj.Recipe:

@@ -10,14 +10,15 @@ import torch
 import typer
 from torch import nn
 
-from picojoule import evaluation, zoo
+from picojoule import zoo
 from picojoule.cli.options import AsJson, FinishedRun, FolderOfRuns, Trusted, TrustedModel, consent, one_of
 from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, tell
 from picojoule.deploy import export
 from picojoule.errors import PicojouleError
 from picojoule.kept import missed
 from picojoule.pick import Limits, pick
-from picojoule.record import Run
+from picojoule.runs import evaluate as evaluation
+from picojoule.runs.folder import Run
 from picojoule.synapses.trace import trace
 
 _PSI: tuple[Literal["exact", "uniform", "paper"], ...] = ("exact", "uniform", "paper")
@@ -104,7 +105,7 @@ def infer(
 
     Example: `picojoule infer runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --split test --limit 100 --json`
     """
-    from picojoule import inference
+    from picojoule.runs import infer as inference
 
     part = None if split is None else one_of("--split", split, _SPLITS)
     with standard_output_kept():  # a model may print; standard output is the command's

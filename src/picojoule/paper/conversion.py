@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from picojoule import chain, evaluation
+from picojoule import chain
 from picojoule.data import DATASETS
 from picojoule.paper import reference
 from picojoule.paper.curves import ONLY_SYN, Tradeoff, drawn_as, empty_curve, finished_curves, scored
@@ -16,8 +16,9 @@ from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
 from picojoule.paper.work import Bench, Findings, Work
 from picojoule.recipe import Recipe
-from picojoule.record import Run
 from picojoule.report import Curve, Point
+from picojoule.runs import evaluate as evaluation
+from picojoule.runs.folder import Run
 
 STEPS = (1, 5, 10)
 _COEFFICIENT = 10

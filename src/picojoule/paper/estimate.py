@@ -15,7 +15,7 @@ from picojoule.paper.pace import Paces
 from picojoule.paper.scales import SCALES, Scale, Size
 from picojoule.paper.settings import settings
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 from picojoule.sweep.local import cores
 
 _STARTING = 2.0

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 
 from picojoule.data import DATASETS
-from picojoule.evaluation import build_model, count_synapses, threads
 from picojoule.penalty import Kind, Penalty
 from picojoule.recipe import Recipe
+from picojoule.runs.evaluate import build_model, count_synapses, threads
 from picojoule.spikes.watch import watch
 
 _FEW, _MORE = 2, 8

@@ -8,7 +8,6 @@ from functools import partial
 
 import torch
 
-from picojoule.evaluation import threads
 from picojoule.io.tables import Cell, Column, Sheet
 from picojoule.kernels.allocator import kept_memory
 from picojoule.paper import beside, reference
@@ -17,6 +16,7 @@ from picojoule.paper.scales import Scale
 from picojoule.paper.settings import MODELS, setting
 from picojoule.paper.work import Bench, Findings, Work
 from picojoule.penalty import Kind, Penalty
+from picojoule.runs.evaluate import threads
 
 _BASES = {
     "cnn7": "cnn7-fashion-mnist-adam-s3nn",

@@ -16,7 +16,7 @@ from picojoule.io.tables import Sheet
 from picojoule.paper.pace import Paces
 from picojoule.paper.scales import Scale
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 
 if TYPE_CHECKING:
     import altair as alt

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from picojoule.errors import PicojouleError
 from picojoule.io import files
 from picojoule.recipe import Recipe
-from picojoule.record import Run
-from picojoule.result import Epoch, Measured, first_fault, printable
+from picojoule.runs.folder import Run
+from picojoule.runs.result import Epoch, Measured, first_fault, printable
 
 State = Literal["finished", "unfinished", "failed", "damaged"]
 STATES: tuple[State, ...] = get_args(State)

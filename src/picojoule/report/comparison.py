@@ -19,7 +19,7 @@ from picojoule.report.drawing import png
 from picojoule.report.finding import saving
 from picojoule.report.page import figure_place, page, table
 from picojoule.report.rows import layer_rows
-from picojoule.result import MeasuredLayer
+from picojoule.runs.result import MeasuredLayer
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from picojoule.energy.units import parse_joules
 from picojoule.io.tables import Column, Estimate, Sheet
 from picojoule.recipe import Recipe
 from picojoule.report.collection import Collection, Entry
-from picojoule.result import Measured
+from picojoule.runs.result import Measured
 
 FREE_KEYS = (
     *("penalty.kind", "penalty.p", "penalty.strength", "seed"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from picojoule.report.collection import Entry
 from picojoule.report.curve import Curve
-from picojoule.result import Epoch, MeasuredLayer
+from picojoule.runs.result import Epoch, MeasuredLayer
 
 BASELINE = "baseline"
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from picojoule import zoo
 from picojoule.energy import hardware
-from picojoule.evaluation import build_model, count_synapses
 from picojoule.recipe import Recipe
-from picojoule.result import MeasuredLayer
+from picojoule.runs.evaluate import build_model, count_synapses
+from picojoule.runs.result import MeasuredLayer
 from picojoule.synapses.trace import Synapses
 
 Terms = Mapping[str, list[float]]

@@ -9,7 +9,7 @@ from picojoule.report.curve import FREE_KEYS, Setting, budget_label, flattened, 
 from picojoule.report.figures import colours, extent, looks
 from picojoule.report.page import compact
 from picojoule.report.rows import curve_rows
-from picojoule.result import MeasuredLayer
+from picojoule.runs.result import MeasuredLayer
 
 _COLUMNS = (
     *("name", "state", "reason", "setting", "on_curve", "kind", "variant", "strength", "budget", "rank", "seed"),

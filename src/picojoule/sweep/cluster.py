@@ -29,7 +29,7 @@ from picojoule.data import cache_root
 from picojoule.errors import PicojouleError
 from picojoule.io.files import made, read_bytes, write_atomically
 from picojoule.recipe import Recipe
-from picojoule.record import Busy, Run
+from picojoule.runs.folder import Busy, Run
 from picojoule.sweep.jobs import Ended, Event, Held, Job
 from picojoule.sweep.worker import train
 

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from picojoule.data import DATASETS
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 
 State = Literal["waiting", "running", "done", "failed"]
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from picojoule.energy.units import format_joules
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 
 _MEASURES = ("accuracy", "loss", "joules", "synops", "rate_mean", "dead_rate")
 _IN_THE_NAME = {"seed", "model.name", "data.name", "penalty.kind", "penalty.p", "penalty.strength"}

@@ -10,7 +10,7 @@ from picojoule.errors import PicojouleError, a_path, unknown
 from picojoule.io.files import made
 from picojoule.io.signals import stop_signals
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 from picojoule.sweep.board import Board
 from picojoule.sweep.cluster import Cluster
 from picojoule.sweep.jobs import Crew, Job, Watcher

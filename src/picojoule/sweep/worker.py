@@ -12,7 +12,7 @@ from picojoule.display import Rhythm
 from picojoule.errors import PicojouleError, memory_ran_out
 from picojoule.io.signals import Interrupted
 from picojoule.recipe import Recipe
-from picojoule.record import Busy, Run
+from picojoule.runs.folder import Busy, Run
 from picojoule.sweep.jobs import Begun, Ended, Event, Held, Reached, Said
 
 _PAUSE = 0.25

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from picojoule.budget import Guard
-from picojoule.evaluation import gathered, load_weights
-from picojoule.record import Checkpoint, Run
+from picojoule.runs.evaluate import gathered, load_weights
+from picojoule.runs.folder import Checkpoint, Run
 from picojoule.training.steering import Steering
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ import torch.distributed
 from torch import nn
 
 from picojoule.budget import Budget, Guard, pace
-from picojoule.circumstances import circumstances
 from picojoule.data import Batches, Data, RandAugment
 from picojoule.errors import PicojouleError
-from picojoule.evaluation import Evaluation, Split, measure, summed
 from picojoule.io.signals import Interrupted, Stop
 from picojoule.kept import verdict
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.evaluate import Evaluation, Split, measure, summed
+from picojoule.runs.folder import Run
+from picojoule.runs.metadata import circumstances
 from picojoule.synapses.trace import Synapses
 from picojoule.training.checkpoints import Checkpoints
 from picojoule.training.objective import Objective, scheduled_strength

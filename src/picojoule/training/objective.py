@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from picojoule.budget import Guard
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 from picojoule.spikes.watch import watch
 from picojoule.synapses.trace import Synapses
 from picojoule.training.reference import reference_figure

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from picojoule.evaluation import summed
+from picojoule.runs.evaluate import summed
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

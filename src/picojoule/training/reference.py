@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 
 _COMPARED = (
     *(("model", "name"), ("data", "name")),

@@ -6,7 +6,7 @@ import logging
 from typing import Any, Protocol
 
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 
 
 class Reporter(Protocol):

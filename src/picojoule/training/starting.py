@@ -10,10 +10,10 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from picojoule.data import Data
-from picojoule.evaluation import build_model, count_synapses, load_weights
 from picojoule.io.signals import stop_signals
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.evaluate import build_model, count_synapses, load_weights
+from picojoule.runs.folder import Run
 from picojoule.training.loop import Training
 from picojoule.training.objective import guard_of, penalty_of
 from picojoule.training.reporter import Log, Reporter, say

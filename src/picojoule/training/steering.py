@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from picojoule.batch_norm import by_batch_statistics, settle_averages
 from picojoule.budget import Budget
 from picojoule.data import Batches, Data, Images
-from picojoule.evaluation import Evaluation, load_weights, measure
 from picojoule.kept import Candidate, Kept
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.evaluate import Evaluation, load_weights, measure
+from picojoule.runs.folder import Run
 from picojoule.spikes.watch import watch
 from picojoule.synapses.trace import Synapses
 from picojoule.training.processes import agreed

@@ -25,9 +25,9 @@ from picojoule.energy.hardware import get as price_list
 from picojoule.energy.meter import EnergyMeter
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError, a_path, unknown
-from picojoule.evaluation import Split, Trust, load_model
 from picojoule.recipe import Recipe
-from picojoule.record import Run
+from picojoule.runs.evaluate import Split, Trust, load_model
+from picojoule.runs.folder import Run
 from picojoule.spikes.watch import Activity, watch
 from picojoule.synapses.rules import Psi
 from picojoule.synapses.trace import Synapses, trace

@@ -26,7 +26,7 @@ from picojoule.errors import PicojouleError, a_path
 from picojoule.io import files
 from picojoule.io.signals import Interrupted
 from picojoule.recipe import Recipe
-from picojoule.result import Damage, checked_metrics, checked_result
+from picojoule.runs.result import Damage, checked_metrics, checked_result
 
 KEPT_CHECKPOINTS = 2
 """The newest, and the one before it in case the newest turns out to be damaged."""

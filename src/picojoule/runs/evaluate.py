@@ -27,7 +27,7 @@ from picojoule.energy.meter import EnergyMeter, EnergyReport
 from picojoule.errors import PicojouleError, unknown
 from picojoule.recipe import Recipe
 from picojoule.recipe.sections import MOST_STEPS
-from picojoule.record import Run
+from picojoule.runs.folder import Run
 from picojoule.spikes.watch import declare_spiking, watch
 from picojoule.synapses.trace import Synapses, trace
 
