@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from picojoule.batch_norm import by_batch_statistics, settle_averages
+from picojoule.training.budget.batch_norm import by_batch_statistics, settle_averages
 
 
 class Frozen(nn.BatchNorm1d):

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from picojoule.budget import FLOOR, Budget, Guard, tolerance
+from picojoule.training.budget.budget import FLOOR, Budget, Guard, tolerance
 
 
 def steered(budget: Budget, epochs: int, batches: int, *, tau: float, scale: float, joules: float) -> list[float]:

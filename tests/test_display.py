@@ -11,10 +11,10 @@ import pytest
 
 import picojoule as pj
 import tiny
-from picojoule import engine
 from picojoule.cli import main
-from picojoule.display import Display, TensorBoard
 from picojoule.energy.units import format_joules
+from picojoule.training import fit as engine
+from picojoule.training.display import Display, TensorBoard
 
 
 class Terminal(io.StringIO):

@@ -17,8 +17,8 @@ import torch
 
 import picojoule as pj
 import tiny
-from picojoule import engine
 from picojoule.runs import evaluate as evaluation
+from picojoule.training import fit as engine
 
 SAMPLE_FIELDS = (
     "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules update_joules "

@@ -11,9 +11,9 @@ import torch
 
 import picojoule as pj
 import tiny
-from picojoule import engine
 from picojoule.frontier import Plan, frontier, recipes
 from picojoule.pick import Limits, pick
+from picojoule.training import fit as engine
 from tiny import Watcher, signal_to_self
 
 RECIPE = tiny.recipe("training.epochs=4", "penalty.strength=0", "optimizer.lr=0.02")

@@ -11,7 +11,7 @@ import pytest
 import picojoule as pj
 import tiny
 from picojoule import cli
-from picojoule.kept import missed, verdict
+from picojoule.training.budget.selection import missed, verdict
 from tiny import Watcher
 
 

@@ -24,9 +24,10 @@ import torch
 
 import picojoule as pj
 import tiny
-from picojoule import engine
 from picojoule.cli import main
-from picojoule.training import loop, starting
+from picojoule.training import fit as engine
+from picojoule.training import loop
+from picojoule.training import setup as starting
 from tiny import BATCHES, Watcher, signal_to_self, traces
 
 RECIPE = tiny.recipe("data.augment=true")

@@ -9,7 +9,6 @@ from picojoule import chain, data, sweep, tradeoff, zoo
 from picojoule.deploy import convert, events, export
 from picojoule.energy import hardware
 from picojoule.energy.meter import EnergyMeter, EnergyReport
-from picojoule.engine import fit
 from picojoule.errors import PicojouleError
 from picojoule.neurons import surrogate
 from picojoule.neurons.lif import IF, LIF
@@ -25,6 +24,7 @@ from picojoule.spikes.watch import Activity, declare_spiking, watch
 from picojoule.synapses import rules
 from picojoule.synapses.rules import declare_rule
 from picojoule.synapses.trace import Layer, Synapses, trace
+from picojoule.training.fit import fit
 
 __version__ = "0.1.0"
 

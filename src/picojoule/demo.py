@@ -7,11 +7,11 @@ from pathlib import Path
 
 from picojoule import data as datasets
 from picojoule.data import Progress
-from picojoule.display import Display
-from picojoule.engine import fit
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
 from picojoule.report import Comparison
+from picojoule.training.display import Display
+from picojoule.training.fit import fit
 
 _RECIPE = """
 [model]

@@ -24,11 +24,11 @@ from typing import Any, Literal, get_args
 from rich.table import Table
 
 from picojoule.energy.units import format_joules
-from picojoule.engine import fit
 from picojoule.errors import PicojouleError, unknown
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
-from picojoule.training.reporter import Reporter
+from picojoule.training.fit import fit
+from picojoule.training.reporters import Reporter
 
 Schedule = Literal["restarts", "steps", "ramp"]
 

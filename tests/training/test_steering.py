@@ -12,10 +12,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import picojoule as pj
 import tiny
-from picojoule import engine
 from picojoule.energy.units import format_joules
 from picojoule.runs.evaluate import build_model
-from picojoule.training import starting, steering
+from picojoule.training import fit as engine
+from picojoule.training import setup as starting
+from picojoule.training.budget import controller as steering
 from tiny import Watcher, signal_to_self, traces
 
 SHORT = ("penalty.strength=0", "training.epochs=4")

@@ -7,17 +7,17 @@ from typing import Annotated, get_args
 
 import typer
 
-from picojoule import engine
 from picojoule import sweep as sweeping
 from picojoule.cli.options import Address, AsJson, On, Overrides, RunsInto, Workers, one_of
 from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, transfer_bar
-from picojoule.display import Display, TensorBoard
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
 from picojoule.frontier import Plan, Schedule, frontier
 from picojoule.recipe import Recipe
 from picojoule.sweep import Where
-from picojoule.training.reporter import Reporter
+from picojoule.training import fit as engine
+from picojoule.training.display import Display, TensorBoard
+from picojoule.training.reporters import Reporter
 
 
 def train(

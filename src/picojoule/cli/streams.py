@@ -17,8 +17,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from rich.table import Table
 
 from picojoule.data import Progress as Transfer
-from picojoule.display import Rhythm
 from picojoule.io.tables import Shown, visible
+from picojoule.training.display import Rhythm
 
 _SPELT = {
     "ψ": "psi",

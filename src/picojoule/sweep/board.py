@@ -14,10 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from picojoule.display import Rhythm
 from picojoule.energy.units import format_joules
 from picojoule.io.tables import visible
 from picojoule.sweep.jobs import Job
+from picojoule.training.display import Rhythm
 
 _STYLES = {"done": "green", "running": "bold", "starting": "", "waiting": "dim", "failed": "bold red"}
 _FIRST_SHOWN = ("running", "failed", "starting", "done", "waiting")

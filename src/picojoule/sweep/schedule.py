@@ -9,10 +9,10 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from picojoule import engine
 from picojoule.errors import PicojouleError
 from picojoule.io.signals import Interrupted, Stop
 from picojoule.sweep.jobs import Begun, Crew, Event, Held, Job, Reached, Said, State, Watcher
+from picojoule.training import fit as engine
 
 _ATTEMPTS = 2
 _PATIENCE = 0.2

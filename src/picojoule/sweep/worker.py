@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from picojoule import engine
-from picojoule.display import Rhythm
 from picojoule.errors import PicojouleError, memory_ran_out
 from picojoule.io.signals import Interrupted
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Busy, Run
 from picojoule.sweep.jobs import Begun, Ended, Event, Held, Reached, Said
+from picojoule.training import fit as engine
+from picojoule.training.display import Rhythm
 
 _PAUSE = 0.25
 """Seconds between two reports: often enough for a reader, too seldom to cost anything."""

@@ -10,6 +10,6 @@ A run writes a checkpoint every epoch and when it is told to stop (SIGINT, SIGTE
 CPU, ends with the same bits as a run that was never disturbed.
 """
 
-from picojoule.training.starting import train
+from picojoule.training.setup import train
 
 __all__ = ["train"]

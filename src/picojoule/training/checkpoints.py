@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from picojoule.budget import Guard
 from picojoule.runs.evaluate import gathered, load_weights
 from picojoule.runs.folder import Checkpoint, Run
-from picojoule.training.steering import Steering
+from picojoule.training.budget.budget import Guard
+from picojoule.training.budget.controller import Steering
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -11,23 +11,23 @@ import torch
 import torch.distributed
 from torch import nn
 
-from picojoule.budget import Budget, Guard, pace
 from picojoule.data import Batches, Data, RandAugment
 from picojoule.errors import PicojouleError
 from picojoule.io.signals import Interrupted, Stop
-from picojoule.kept import verdict
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.runs.evaluate import Evaluation, Split, measure, summed
 from picojoule.runs.folder import Run
 from picojoule.runs.metadata import circumstances
 from picojoule.synapses.trace import Synapses
+from picojoule.training.budget.budget import Budget, Guard, pace
+from picojoule.training.budget.controller import Steering
+from picojoule.training.budget.selection import verdict
 from picojoule.training.checkpoints import Checkpoints
+from picojoule.training.distributed import agreed
 from picojoule.training.objective import Objective, scheduled_strength
-from picojoule.training.processes import agreed
 from picojoule.training.reference import reference_figure
-from picojoule.training.reporter import Reporter, say
-from picojoule.training.steering import Steering
+from picojoule.training.reporters import Reporter, say
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from picojoule.budget import Guard
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 from picojoule.spikes.watch import watch
 from picojoule.synapses.trace import Synapses
+from picojoule.training.budget.budget import Guard
 from picojoule.training.reference import reference_figure
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import Tensor
 
-from picojoule.budget import tolerance
 from picojoule.energy.units import format_joules
 from picojoule.runs.folder import Run
+from picojoule.training.budget.budget import tolerance
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from picojoule.runs.evaluate import build_model, count_synapses, load_weights
 from picojoule.runs.folder import Run
 from picojoule.training.loop import Training
 from picojoule.training.objective import guard_of, penalty_of
-from picojoule.training.reporter import Log, Reporter, say
+from picojoule.training.reporters import Log, Reporter, say
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

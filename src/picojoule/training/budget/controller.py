@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from picojoule.batch_norm import by_batch_statistics, settle_averages
-from picojoule.budget import Budget
 from picojoule.data import Batches, Data, Images
-from picojoule.kept import Candidate, Kept
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.runs.evaluate import Evaluation, load_weights, measure
 from picojoule.runs.folder import Run
 from picojoule.spikes.watch import watch
 from picojoule.synapses.trace import Synapses
-from picojoule.training.processes import agreed
+from picojoule.training.budget.batch_norm import by_batch_statistics, settle_averages
+from picojoule.training.budget.budget import Budget
+from picojoule.training.budget.selection import Candidate, Kept
+from picojoule.training.distributed import agreed
 from picojoule.training.reference import baseline_joules
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from torch.multiprocessing.spawn import ProcessException
 from picojoule import training
 from picojoule.errors import PicojouleError, a_path
 from picojoule.io.signals import Interrupted, stop_signals
-from picojoule.kept import missed
 from picojoule.kernels.allocator import kept_memory
 from picojoule.recipe import Recipe
 from picojoule.runs.evaluate import threads
 from picojoule.runs.folder import Run
+from picojoule.training.budget.selection import missed
 from picojoule.training.reference import reference_figure
-from picojoule.training.reporter import Log, Reporter
+from picojoule.training.reporters import Log, Reporter
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
