@@ -13,7 +13,7 @@ from functools import partial
 from timing import console, describe_machine, interleaved
 
 import picojoule as pj
-from picojoule.sweep import Job
+from picojoule.search.sweep import Job
 
 RECIPE = """
 model.name = "cnn7"

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from picojoule import Recipe, Run, sweep
+from picojoule import Recipe, Run
 from picojoule.io.files import write_atomically
+from picojoule.search import sweep
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes" / "small"
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from finished import Finished, gather, write
 
-from picojoule import tradeoff
+from picojoule.search import tradeoff
 
 CUTOFFS = (70, 50)
 

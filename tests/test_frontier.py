@@ -11,8 +11,8 @@ import torch
 
 import picojoule as pj
 import tiny
-from picojoule.frontier import Plan, frontier, recipes
-from picojoule.pick import Limits, pick
+from picojoule.search.frontier import Plan, frontier, recipes
+from picojoule.search.pick import Limits, pick
 from picojoule.training import fit as engine
 from tiny import Watcher, signal_to_self
 

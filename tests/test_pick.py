@@ -11,8 +11,8 @@ import pytest
 import picojoule as pj
 import tiny
 from picojoule import cli
-from picojoule.pick import Limits, pick
 from picojoule.runs.folder import Run
+from picojoule.search.pick import Limits, pick
 
 FIGURES = {  # strength: (validation accuracy, validation joules) of three seeds
     0: ((0.90, 10e-6), (0.91, 11e-6), (0.92, 12e-6)),

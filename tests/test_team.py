@@ -298,7 +298,9 @@ def ended(child: int, limit: float = 120) -> int:
 
 def test_a_sweep_forks_its_workers_before_they_could_be_told_to_go_on_alone() -> None:
     """The server that the workers are forked from imports this module, and with it everything else, but no team."""
-    finished = python("import sys, picojoule.sweep.local; print('picojoule.kernels.threads' in sys.modules)")
+    finished = python(
+        "import sys, picojoule.search.sweep.local_backend; print('picojoule.kernels.threads' in sys.modules)"
+    )
     assert finished.stdout.strip() == "False", finished.stderr
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy.special import digamma
 
 import picojoule as pj
-from picojoule import tradeoff
+from picojoule.search import tradeoff
 
 SCORES: dict[str, Callable[..., float | None]] = {
     "auc": tradeoff.auc,

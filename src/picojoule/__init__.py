@@ -5,7 +5,7 @@ from picojoule.io.signals import go_quietly_while_starting
 
 go_quietly_while_starting()
 
-from picojoule import chain, data, sweep, tradeoff, zoo
+from picojoule import chain, data, zoo
 from picojoule.deploy import convert, events, export
 from picojoule.energy import hardware
 from picojoule.energy.meter import EnergyMeter, EnergyReport
@@ -19,6 +19,7 @@ from picojoule.recipe import Recipe
 from picojoule.runs.evaluate import Evaluation, evaluate, load_model
 from picojoule.runs.folder import Run
 from picojoule.runs.infer import infer
+from picojoule.search import sweep, tradeoff
 from picojoule.spikes import frameworks as peers
 from picojoule.spikes.watch import Activity, declare_spiking, watch
 from picojoule.synapses import rules

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from picojoule import tradeoff
 from picojoule.paper.area import _clipped, steps_of
+from picojoule.search import tradeoff
 
 FRACTIONS = st.floats(0, 1).map(lambda value: round(value, 3))
 POINTS = st.lists(st.tuples(st.floats(0, 1.5).map(lambda value: round(value, 3)), FRACTIONS), min_size=1, max_size=12)

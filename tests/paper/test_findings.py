@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import tiny
-from picojoule import tradeoff
 from picojoule.paper import SCALES, find, reference
 from picojoule.paper.ablation import Ablation
 from picojoule.paper.curves import Tradeoff
@@ -18,6 +17,7 @@ from picojoule.paper.work import Bench
 from picojoule.recipe import Recipe
 from picojoule.runs import folder as record
 from picojoule.runs.folder import Run
+from picojoule.search import tradeoff
 
 Make = Callable[[Recipe], dict[str, float]]
 SPREAD = (-1, 0, 1)

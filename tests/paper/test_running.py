@@ -13,8 +13,8 @@ from picojoule.paper.estimate import _estimate
 from picojoule.paper.pace import Pace
 from picojoule.paper.work import Bench
 from picojoule.runs.folder import Run
-from picojoule.sweep import Outcome
-from picojoule.sweep.local import cores
+from picojoule.search.sweep import Outcome
+from picojoule.search.sweep.local_backend import cores
 
 ENDINGS = {".csv", ".tex", ".txt", ".svg", ".pdf", ".png", ".json"}
 

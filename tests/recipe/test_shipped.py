@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from picojoule import sweep
 from picojoule.neurons.surrogate import SURROGATES
 from picojoule.recipe import Recipe
+from picojoule.search import sweep
 from recipe_keys import FILES, RECIPES
 
 PAPER = [  # model, data set, optimizer, surrogate, learning rate, weight decay, alpha, tau; all with B_BN = 0

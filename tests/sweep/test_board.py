@@ -11,7 +11,7 @@ import pytest
 
 import picojoule as pj
 import tiny
-from picojoule.sweep import Board, Job
+from picojoule.search.sweep import Board, Job
 
 
 class Terminal(io.StringIO):

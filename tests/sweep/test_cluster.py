@@ -17,9 +17,9 @@ import pytest
 import picojoule as pj
 import tiny
 from picojoule.io.signals import Interrupted
-from picojoule.sweep import Job
-from picojoule.sweep import cluster as cluster_module
-from picojoule.sweep.cluster import Cluster
+from picojoule.search.sweep import Job
+from picojoule.search.sweep import ray_backend as cluster_module
+from picojoule.search.sweep.ray_backend import Cluster
 from tiny import traces
 
 

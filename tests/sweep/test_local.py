@@ -23,8 +23,9 @@ import torch
 import picojoule as pj
 import tiny
 from picojoule.io.signals import Interrupted
-from picojoule.sweep import Job, local, worker
-from picojoule.sweep.jobs import Ended, Said
+from picojoule.search.sweep import Job, worker
+from picojoule.search.sweep import local_backend as local
+from picojoule.search.sweep.jobs import Ended, Said
 from tiny import traces
 
 

@@ -9,7 +9,7 @@ import pytest
 import picojoule as pj
 import tiny
 from picojoule.io.tables import as_text
-from picojoule.sweep import Failure, Outcome
+from picojoule.search.sweep import Failure, Outcome
 
 
 @pytest.fixture(scope="module")

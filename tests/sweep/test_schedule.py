@@ -11,8 +11,8 @@ import pytest
 import picojoule as pj
 import tiny
 from picojoule.io.signals import Interrupted, Stop
-from picojoule.sweep.jobs import Begun, Ended, Event, Held, Job, Reached, Said
-from picojoule.sweep.schedule import Schedule
+from picojoule.search.sweep.jobs import Begun, Ended, Event, Held, Job, Reached, Said
+from picojoule.search.sweep.schedule import Schedule
 
 Script = Callable[[Job], list[Event]]
 

@@ -15,9 +15,9 @@ from picojoule.cli.options import AsJson, FinishedRun, FolderOfRuns, Trusted, Tr
 from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, tell
 from picojoule.deploy import export
 from picojoule.errors import PicojouleError
-from picojoule.pick import Limits, pick
 from picojoule.runs import evaluate as evaluation
 from picojoule.runs.folder import Run
+from picojoule.search.pick import Limits, pick
 from picojoule.synapses.trace import trace
 from picojoule.training.budget.selection import missed
 

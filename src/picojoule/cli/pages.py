@@ -9,7 +9,7 @@ import typer
 
 from picojoule.cli.options import Address, AsJson, FolderOfRuns, On, Workers, one_of
 from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, tell, transfer_bar
-from picojoule.sweep import Where
+from picojoule.search.sweep import Where
 
 paper_app = typer.Typer(
     help="The paper's tables and figures, each by one command.\n\nExample: `picojoule paper run totals`",

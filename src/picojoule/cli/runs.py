@@ -7,14 +7,14 @@ from typing import Annotated, get_args
 
 import typer
 
-from picojoule import sweep as sweeping
 from picojoule.cli.options import Address, AsJson, On, Overrides, RunsInto, Workers, one_of
 from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, transfer_bar
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
-from picojoule.frontier import Plan, Schedule, frontier
 from picojoule.recipe import Recipe
-from picojoule.sweep import Where
+from picojoule.search import sweep as sweeping
+from picojoule.search.frontier import Plan, Schedule, frontier
+from picojoule.search.sweep import Where
 from picojoule.training import fit as engine
 from picojoule.training.display import Display, TensorBoard
 from picojoule.training.reporters import Reporter

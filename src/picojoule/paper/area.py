@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from picojoule import report, tradeoff
+from picojoule import report
 from picojoule.io.tables import Column, Sheet
 from picojoule.paper.curves import Tradeoff, finished_curves
 from picojoule.paper.scales import Scale
 from picojoule.paper.work import Bench, Findings, Work
 from picojoule.recipe import Recipe
+from picojoule.search import tradeoff
 
 if TYPE_CHECKING:
     import altair as alt

@@ -16,7 +16,7 @@ from picojoule.paper.scales import SCALES, Scale, Size
 from picojoule.paper.settings import settings
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
-from picojoule.sweep.local import cores
+from picojoule.search.sweep.local_backend import cores
 
 _STARTING = 2.0
 """Seconds a run takes beside training and evaluation: its process, the data, its files."""

@@ -12,7 +12,7 @@ from typing import Any
 import altair as alt
 
 from picojoule import data as datasets
-from picojoule import report, sweep
+from picojoule import report
 from picojoule.data import Progress
 from picojoule.data.progress import quiet
 from picojoule.errors import PicojouleError
@@ -22,7 +22,8 @@ from picojoule.paper import reference
 from picojoule.paper.experiments import Experiment
 from picojoule.paper.scales import SCALES, SIZES, STAND_IN, Scale, Size
 from picojoule.paper.work import Bench, Findings
-from picojoule.sweep import Failure, Watcher, Where
+from picojoule.search import sweep
+from picojoule.search.sweep import Failure, Watcher, Where
 
 _SUMMARY = "summary.json"
 

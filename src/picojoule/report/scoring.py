@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from picojoule import tradeoff
 from picojoule.io.tables import Cell, Column, Estimate, Sheet
 from picojoule.report.curve import Curve
+from picojoule.search import tradeoff
 
 CUTOFFS = (70, 50)
 

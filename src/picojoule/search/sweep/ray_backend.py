@@ -30,8 +30,8 @@ from picojoule.errors import PicojouleError
 from picojoule.io.files import made, read_bytes, write_atomically
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Busy, Run
-from picojoule.sweep.jobs import Ended, Event, Held, Job
-from picojoule.sweep.worker import train
+from picojoule.search.sweep.jobs import Ended, Event, Held, Job
+from picojoule.search.sweep.worker import train
 
 Files = Mapping[str, bytes]
 _RESULT = "result.json"

@@ -11,7 +11,7 @@ from picojoule.errors import PicojouleError, memory_ran_out
 from picojoule.io.signals import Interrupted
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Busy, Run
-from picojoule.sweep.jobs import Begun, Ended, Event, Held, Reached, Said
+from picojoule.search.sweep.jobs import Begun, Ended, Event, Held, Reached, Said
 from picojoule.training import fit as engine
 from picojoule.training.display import Rhythm
 

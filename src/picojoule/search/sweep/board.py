@@ -16,7 +16,7 @@ from rich.text import Text
 
 from picojoule.energy.units import format_joules
 from picojoule.io.tables import visible
-from picojoule.sweep.jobs import Job
+from picojoule.search.sweep.jobs import Job
 from picojoule.training.display import Rhythm
 
 _STYLES = {"done": "green", "running": "bold", "starting": "", "waiting": "dim", "failed": "bold red"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from picojoule.errors import PicojouleError
 from picojoule.io.signals import Interrupted, Stop
-from picojoule.sweep.jobs import Begun, Crew, Event, Held, Job, Reached, Said, State, Watcher
+from picojoule.search.sweep.jobs import Begun, Crew, Event, Held, Job, Reached, Said, State, Watcher
 from picojoule.training import fit as engine
 
 _ATTEMPTS = 2

@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 
 from picojoule.recipe import Recipe
-from picojoule.sweep.jobs import Ended, Event, Held, Job
-from picojoule.sweep.worker import train
+from picojoule.search.sweep.jobs import Ended, Event, Held, Job
+from picojoule.search.sweep.worker import train
 
 _UNKNOWN = 255
 """The status that Python gives to a worker whose server was gone when it ended."""

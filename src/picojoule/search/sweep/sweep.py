@@ -11,12 +11,12 @@ from picojoule.io.files import made
 from picojoule.io.signals import stop_signals
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
-from picojoule.sweep.board import Board
-from picojoule.sweep.cluster import Cluster
-from picojoule.sweep.jobs import Crew, Job, Watcher
-from picojoule.sweep.local import Local, default_workers
-from picojoule.sweep.outcome import Failure, Outcome
-from picojoule.sweep.schedule import Schedule
+from picojoule.search.sweep.board import Board
+from picojoule.search.sweep.jobs import Crew, Job, Watcher
+from picojoule.search.sweep.local_backend import Local, default_workers
+from picojoule.search.sweep.outcome import Failure, Outcome
+from picojoule.search.sweep.ray_backend import Cluster
+from picojoule.search.sweep.schedule import Schedule
 
 Where = Literal["local", "ray"]
 

@@ -1,0 +1,1 @@
+"""Many runs: sweeps, the frontier of one network, the pick among trained ones, scores of a trade-off."""
