@@ -11,8 +11,8 @@ import torch
 
 import picojoule as pj
 import tiny
-from picojoule.chain import stages
 from picojoule.io.signals import Interrupted
+from picojoule.paper.conversion_chain import stages
 
 QUANTISED = ("neuron.kind=qrelu", "penalty.schedule=constant")
 

@@ -5,7 +5,7 @@ from picojoule.io.signals import go_quietly_while_starting
 
 go_quietly_while_starting()
 
-from picojoule import chain, data, zoo
+from picojoule import data, zoo
 from picojoule.deploy import convert, events, export
 from picojoule.energy import hardware
 from picojoule.energy.meter import EnergyMeter, EnergyReport
@@ -14,6 +14,7 @@ from picojoule.neurons import surrogate
 from picojoule.neurons.lif import IF, LIF
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.spike import Spike
+from picojoule.paper import conversion_chain as chain
 from picojoule.penalty import Penalty
 from picojoule.recipe import Recipe
 from picojoule.runs.evaluate import Evaluation, evaluate, load_model

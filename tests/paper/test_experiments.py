@@ -10,9 +10,9 @@ import pytest
 
 from picojoule.errors import PicojouleError
 from picojoule.paper import EXPERIMENTS, SCALES, find, find_scale, reference
+from picojoule.paper.context import Bench
 from picojoule.paper.curves import STRENGTHS, Tradeoff
 from picojoule.paper.settings import settings
-from picojoule.paper.work import Bench
 
 NAMES = sorted(EXPERIMENTS)
 FULL_RUNS = {  # (14 strengths × 6 penalties + baseline) × 3 seeds; rows × 3 seeds; stages × 3 seeds beside two curves

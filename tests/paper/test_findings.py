@@ -12,8 +12,8 @@ import pytest
 import tiny
 from picojoule.paper import SCALES, find, reference
 from picojoule.paper.ablation import Ablation
+from picojoule.paper.context import Bench
 from picojoule.paper.curves import Tradeoff
-from picojoule.paper.work import Bench
 from picojoule.recipe import Recipe
 from picojoule.runs import folder as record
 from picojoule.runs.folder import Run

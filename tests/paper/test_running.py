@@ -9,9 +9,9 @@ import pytest
 
 from picojoule.errors import PicojouleError
 from picojoule.paper import EXPERIMENTS, SCALES, find, run
+from picojoule.paper.context import Bench
 from picojoule.paper.estimate import _estimate
-from picojoule.paper.pace import Pace
-from picojoule.paper.work import Bench
+from picojoule.paper.step_time import Pace
 from picojoule.runs.folder import Run
 from picojoule.search.sweep import Outcome
 from picojoule.search.sweep.local_backend import cores
@@ -126,7 +126,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
 def test_where_every_run_failed_there_are_tables_and_no_empty_figure(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("picojoule.paper.running.sweep.run", lambda recipes, *_, **__: Outcome((), ()))
+    monkeypatch.setattr("picojoule.paper.run.sweep.run", lambda recipes, *_, **__: Outcome((), ()))
     made = run(find(name), "smoke", tmp_path / "runs", tmp_path / "out")
     assert "auc" in made.findings.tables
     assert all(path.stat().st_size > 0 for path in made.files)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from picojoule.paper import SCALES
+from picojoule.paper.context import Bench, Findings
 from picojoule.paper.experiments import find
 from picojoule.paper.notation import block_notation, notation
-from picojoule.paper.work import Bench, Findings
 
 
 def findings(name: str, folder: Path) -> Findings:

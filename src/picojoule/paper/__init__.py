@@ -5,7 +5,7 @@
 
 from picojoule.paper.estimate import estimates, table
 from picojoule.paper.experiments import EXPERIMENTS, Experiment, find, printed_scores
-from picojoule.paper.running import Produced, fetch_data, run
+from picojoule.paper.run import Produced, fetch_data, run
 from picojoule.paper.scales import SCALES, SIZES, Scale, Size, find_scale
 
 __all__ = [

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from picojoule.io.tables import Cell, Column, Estimate, Sheet
-from picojoule.paper import beside, reference
+from picojoule.paper import comparison as beside
+from picojoule.paper import reference
+from picojoule.paper.context import Bench, Findings, Work
 from picojoule.paper.reference import Ablated
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
-from picojoule.paper.work import Bench, Findings, Work
 from picojoule.recipe import Recipe
 
 _PERCENT = 100

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from picojoule import report
 from picojoule.io.tables import Column, Sheet
+from picojoule.paper.context import Bench, Findings, Work
 from picojoule.paper.curves import Tradeoff, finished_curves
 from picojoule.paper.scales import Scale
-from picojoule.paper.work import Bench, Findings, Work
 from picojoule.recipe import Recipe
 from picojoule.search import tradeoff
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from picojoule import chain
 from picojoule.data import DATASETS
+from picojoule.paper import conversion_chain as chain
 from picojoule.paper import reference
+from picojoule.paper.context import Bench, Findings, Work
 from picojoule.paper.curves import ONLY_SYN, Tradeoff, drawn_as, empty_curve, finished_curves, scored
-from picojoule.paper.pace import Paces
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
-from picojoule.paper.work import Bench, Findings, Work
+from picojoule.paper.step_time import Paces
 from picojoule.recipe import Recipe
 from picojoule.report import Curve, Point
 from picojoule.runs import evaluate as evaluation

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from picojoule import report
 from picojoule.io.tables import Sheet
 from picojoule.paper import reference
+from picojoule.paper.context import Bench, Findings, Work
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
-from picojoule.paper.work import Bench, Findings, Work
 from picojoule.penalty import Kind
 from picojoule.recipe import Recipe
 from picojoule.report import Collection, Curve, Setting

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from picojoule.io.tables import Column, Sheet
-from picojoule.paper import pace
+from picojoule.paper import step_time as pace
 from picojoule.paper.experiments import EXPERIMENTS, Experiment
-from picojoule.paper.pace import Paces
 from picojoule.paper.scales import SCALES, Scale, Size
 from picojoule.paper.settings import settings
+from picojoule.paper.step_time import Paces
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 from picojoule.search.sweep.local_backend import cores

@@ -9,12 +9,12 @@ from picojoule.errors import unknown
 from picojoule.paper import reference
 from picojoule.paper.ablation import Ablation
 from picojoule.paper.area import Area
+from picojoule.paper.context import Work
 from picojoule.paper.conversion import Conversion
 from picojoule.paper.curves import FIRST_POWER, ONLY_SYN, SIX, Grid, Tradeoff
 from picojoule.paper.settings import MODELS, setting, spoken
 from picojoule.paper.structure import Architectures, Hyperparameters, LayerShares, Totals
 from picojoule.paper.training_time import TrainingTime
-from picojoule.paper.work import Work
 from picojoule.report import Setting
 
 

@@ -10,10 +10,11 @@ import torch
 from picojoule import report, zoo
 from picojoule.io.tables import Cell, Column, Sheet
 from picojoule.neurons.surrogate import SURROGATES
-from picojoule.paper import beside, reference
+from picojoule.paper import comparison as beside
+from picojoule.paper import reference
+from picojoule.paper.context import Bench, Findings, Work
 from picojoule.paper.notation import DASH, block_notation, notation
 from picojoule.paper.settings import MODELS, OPTIMIZERS, settings
-from picojoule.paper.work import Bench, Findings, Work
 from picojoule.recipe import Recipe
 from picojoule.synapses.rules import Psi
 from picojoule.synapses.trace import Synapses, trace

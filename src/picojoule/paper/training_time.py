@@ -10,11 +10,12 @@ import torch
 
 from picojoule.io.tables import Cell, Column, Sheet
 from picojoule.kernels.allocator import kept_memory
-from picojoule.paper import beside, reference
-from picojoule.paper.pace import Paces, Steps
+from picojoule.paper import comparison as beside
+from picojoule.paper import reference
+from picojoule.paper.context import Bench, Findings, Work
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import MODELS, setting
-from picojoule.paper.work import Bench, Findings, Work
+from picojoule.paper.step_time import Paces, Steps
 from picojoule.penalty import Kind, Penalty
 from picojoule.runs.evaluate import threads
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from picojoule.errors import PicojouleError
 from picojoule.io import files
 from picojoule.io.tables import Sheet
-from picojoule.paper.pace import Paces
 from picojoule.paper.scales import Scale
+from picojoule.paper.step_time import Paces
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 

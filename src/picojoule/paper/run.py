@@ -19,9 +19,9 @@ from picojoule.errors import PicojouleError
 from picojoule.io.files import made, read_json, write_atomically
 from picojoule.io.tables import Sheet
 from picojoule.paper import reference
+from picojoule.paper.context import Bench, Findings
 from picojoule.paper.experiments import Experiment
 from picojoule.paper.scales import SCALES, SIZES, STAND_IN, Scale, Size
-from picojoule.paper.work import Bench, Findings
 from picojoule.search import sweep
 from picojoule.search.sweep import Failure, Watcher, Where
 
