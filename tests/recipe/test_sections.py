@@ -13,7 +13,7 @@ from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.spike import Spike
 from picojoule.neurons.surrogate import S3NN, SURROGATES, ScaledSigmoid, Triangle
 from picojoule.recipe import Recipe
-from picojoule.recipe.combinations import ZOO_SIDE
+from picojoule.recipe.checks import ZOO_SIDE
 from recipe_keys import BASE, DEFAULTS_AND_OTHERS, flat, message
 
 

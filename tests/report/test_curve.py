@@ -17,7 +17,7 @@ import picojoule as pj
 import synthetic
 from picojoule.io.tables import Estimate
 from picojoule.report import Curve, Point, curves, gather, mean_table, score, score_table, seed_table, settings
-from picojoule.report.scoring import score_names
+from picojoule.report.scores import score_names
 from picojoule.search.frontier import Plan, recipes
 
 STRENGTHS = (0, 1, 16, 256)

@@ -24,7 +24,7 @@ from picojoule.io.tables import Estimate
 from picojoule.paper.reference import scores
 from picojoule.report import Curve, Point, Report, figures, gather, rows, settings, write
 from picojoule.report.finding import finding
-from picojoule.report.writing import showcase
+from picojoule.report.write import showcase
 
 STRENGTHS = (0, 1, 64, 1024)
 NASTY = "</script><img src=x onerror=alert(1)>"

@@ -124,7 +124,7 @@ def run_demo(
 
     Example: `picojoule demo --out demo`
     """
-    from picojoule.demo import demo  # brings the plotting library, which few commands need
+    from picojoule.cli.demo import demo  # brings the plotting library, which few commands need
 
     with transfer_bar() as progress:
         comparison = demo(folder, progress, note)

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from picojoule.recipe.phrases import choices
 from picojoule.recipe.sections import Content, Section
 from picojoule.recipe.values import OneOf, ShareOrEnergy
-from picojoule.recipe.wording import choices
 
 SECTIONS: Mapping[str, type[Section]] = {
     name: field.annotation

@@ -12,10 +12,10 @@ import tomli_w
 from pydantic import ValidationError
 
 from picojoule.errors import PicojouleError
-from picojoule.recipe.combinations import check
-from picojoule.recipe.explaining import explain
-from picojoule.recipe.reading import named, overridden, parse, read
+from picojoule.recipe.checks import check
+from picojoule.recipe.messages import explain
 from picojoule.recipe.sections import Content, PenaltySection
+from picojoule.recipe.toml import named, overridden, parse, read
 
 
 class Recipe(Content):

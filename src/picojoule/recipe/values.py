@@ -15,7 +15,7 @@ from picojoule.energy import hardware
 from picojoule.energy.units import parse_joules, tidy_joules
 from picojoule.errors import PicojouleError
 from picojoule.neurons.surrogate import SURROGATES
-from picojoule.recipe.wording import choices
+from picojoule.recipe.phrases import choices
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,9 +8,9 @@ from picojoule.report import figures, rows, shares
 from picojoule.report.collection import Collection, Entry, gather
 from picojoule.report.comparison import Comparison
 from picojoule.report.curve import Curve, Point, Setting, curves, mean_table, settings
-from picojoule.report.drawing import save
-from picojoule.report.scoring import score, score_table, seed_table
-from picojoule.report.writing import Report, write
+from picojoule.report.pictures import save
+from picojoule.report.scores import score, score_table, seed_table
+from picojoule.report.write import Report, write
 
 __all__ = [
     "Collection",

@@ -15,9 +15,9 @@ from picojoule.errors import PicojouleError
 from picojoule.io.files import made, write_atomically
 from picojoule.io.tables import Column, Sheet
 from picojoule.report import figures
-from picojoule.report.drawing import png
 from picojoule.report.finding import saving
 from picojoule.report.page import figure_place, page, table
+from picojoule.report.pictures import png
 from picojoule.report.rows import layer_rows
 from picojoule.runs.result import MeasuredLayer
 

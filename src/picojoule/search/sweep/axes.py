@@ -15,7 +15,7 @@ from typing import Any
 
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
-from picojoule.recipe.reading import named, overridden, parse, put, read
+from picojoule.recipe.toml import named, overridden, parse, put, read
 
 Block = dict[str, list[Any]]
 """Dotted recipe keys and their values."""

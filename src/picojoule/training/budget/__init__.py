@@ -1,1 +1,1 @@
-"""Training to an energy budget: the controller of the strength, the selection of the network that is kept, batch-norm statistics."""
+"""Training to an energy budget: controller of the strength, selection of the best network, batch-norm statistics."""

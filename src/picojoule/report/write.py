@@ -15,13 +15,14 @@ import altair as alt
 from picojoule.energy.units import format_joules
 from picojoule.io.files import made, write_atomically
 from picojoule.io.tables import Column, Sheet
-from picojoule.report import drawing, figures
+from picojoule.report import figures
+from picojoule.report import pictures as drawing
 from picojoule.report.collection import STATES, Collection, Entry, gather
 from picojoule.report.curve import Setting, budget_label, kind_label, mean_table, measured, settings, variant_label
 from picojoule.report.finding import TOLERATED_LOSSES, Finding, Level, finding
 from picojoule.report.page import asset, chart_place, figure_place, page, table, unbroken
 from picojoule.report.rows import BASELINE, curve_rows, layer_rows, mean_layers, training_rows
-from picojoule.report.scoring import score, score_table
+from picojoule.report.scores import score, score_table
 from picojoule.report.shares import share_rows, synapses_of, terms_at_one, terms_measured
 from picojoule.report.store import stored
 from picojoule.synapses.trace import Synapses

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from picojoule.errors import foreign_letters
 from picojoule.recipe.keys import ALONE, KEYS, SECTIONS, allowed, keys_of, names
-from picojoule.recipe.wording import either, plain, shown
+from picojoule.recipe.phrases import either, plain, shown
 
 
 def explain(fault: ValidationError) -> str:

@@ -14,9 +14,9 @@ from pydantic.fields import FieldInfo
 
 from picojoule.errors import PicojouleError, a_path
 from picojoule.io import files
-from picojoule.recipe.explaining import no_such_key, not_a_section
 from picojoule.recipe.keys import KEYS, SECTIONS, keys_of, takes_text
-from picojoule.recipe.wording import either, plain
+from picojoule.recipe.messages import no_such_key, not_a_section
+from picojoule.recipe.phrases import either, plain
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -6,8 +6,8 @@ from picojoule import zoo
 from picojoule.data import DATASETS
 from picojoule.errors import PicojouleError
 from picojoule.neurons.surrogate import ChecksThreshold
+from picojoule.recipe.phrases import shown
 from picojoule.recipe.sections import MEMBRANE_KEYS, Content
-from picojoule.recipe.wording import shown
 
 ZOO_SIDE = 32
 """Height and width of the images that every network of the zoo takes."""
