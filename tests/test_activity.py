@@ -15,7 +15,8 @@ import picojoule as pj
 from networks import CASES, LAYOUTS, Chain, Network, Residual, laid_out, linear, relayed, spike
 from picojoule.errors import PicojouleError
 from picojoule.spikes.layout import TimeLayout
-from picojoule.spikes.watch import spiking_modules, summed_over_batch
+from picojoule.spikes.spiking import spiking_modules
+from picojoule.spikes.sums import summed_over_batch
 
 each_case = pytest.mark.parametrize("name", CASES)
 

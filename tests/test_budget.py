@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from picojoule.training.budget.budget import FLOOR, Budget, Guard, tolerance
+from picojoule.training.budget.budget import Budget, tolerance
+from picojoule.training.budget.guard import FLOOR, Guard
 
 
 def steered(budget: Budget, epochs: int, batches: int, *, tau: float, scale: float, joules: float) -> list[float]:

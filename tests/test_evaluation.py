@@ -17,7 +17,8 @@ import picojoule as pj
 import tiny
 from picojoule.cli import main
 from picojoule.data import Images
-from picojoule.runs.evaluate import build_model, count_synapses, measure
+from picojoule.runs.evaluate import measure
+from picojoule.runs.model import build_model, count_synapses
 
 FIELDS = (
     "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules update_joules "

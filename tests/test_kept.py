@@ -11,7 +11,7 @@ import pytest
 import picojoule as pj
 import tiny
 from picojoule import cli
-from picojoule.training.budget.selection import missed, verdict
+from picojoule.runs.verdict import missed, verdict
 from tiny import Watcher
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import Spike
-from picojoule.spikes.watch import declare_spiking
+from picojoule.spikes.spiking import declare_spiking
 from picojoule.synapses.trace import trace
 
 PROTOTYPES = torch.rand(3, 4, generator=torch.Generator().manual_seed(0))

@@ -15,7 +15,8 @@ import torch
 import picojoule as pj
 import tiny
 from picojoule.io.signals import Interrupted
-from picojoule.runs.folder import Checkpoint, Run
+from picojoule.runs.checkpoint import Checkpoint
+from picojoule.runs.folder import Run
 
 
 def checkpoint(epoch: int, batch: int = 0) -> Checkpoint:

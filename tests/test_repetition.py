@@ -14,7 +14,7 @@ from torch.nn.utils import parametrizations, prune
 from picojoule.errors import PicojouleError
 from picojoule.neurons.lif import LIF
 from picojoule.neurons.spike import Spike
-from picojoule.spikes.watch import declare_spiking
+from picojoule.spikes.spiking import declare_spiking
 from picojoule.synapses.trace import trace
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
-from picojoule.spikes.watch import declare_spiking
+from picojoule.spikes.spiking import declare_spiking
 from picojoule.synapses import rules
 from picojoule.synapses.rules import passing, synaptic
 from picojoule.synapses.trace import trace

@@ -18,7 +18,8 @@ from torch.nn.utils import prune
 
 from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import Spike
-from picojoule.spikes.watch import declare_spiking, watch
+from picojoule.spikes.spiking import declare_spiking
+from picojoule.spikes.watch import watch
 from picojoule.synapses.snapshot import unchanged
 from picojoule.synapses.trace import trace
 

@@ -21,9 +21,11 @@ from torch.utils.checkpoint import checkpoint
 from picojoule import zoo
 from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import Spike
-from picojoule.spikes.watch import declare_spiking, watch
+from picojoule.spikes.spiking import declare_spiking
+from picojoule.spikes.watch import watch
 from picojoule.synapses import rules
-from picojoule.synapses.trace import Synapses, trace
+from picojoule.synapses.table import Synapses
+from picojoule.synapses.trace import trace
 
 
 def events(*behind: nn.Module) -> nn.Sequential:

@@ -24,9 +24,9 @@ from torch import Tensor
 from picojoule.kernels import fused as elementwise
 from picojoule.kernels import jit as machine_code
 from picojoule.kernels import threads as team
+from picojoule.kernels.thread_count import threads
 from picojoule.neurons.spike import spike
 from picojoule.neurons.surrogate import S3NN
-from picojoule.runs.evaluate import threads
 
 PASSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "s3nn": lambda grad, u: elementwise.times_s3nn(grad, u, 1.0, 0.25, 0.6),

@@ -13,7 +13,7 @@ from PIL import Image
 import picojoule as pj
 import tiny
 from picojoule.cli import main, streams
-from picojoule.runs.evaluate import build_model
+from picojoule.runs.model import build_model
 
 Command = Callable[..., tuple[int, str, str]]
 RUN_COMMANDS = [("evaluate",), ("infer", "--split", "test", "--limit", "1"), ("export", "--to", "onnx")]

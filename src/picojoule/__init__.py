@@ -8,7 +8,8 @@ go_quietly_while_starting()
 from picojoule import data, zoo
 from picojoule.deploy import convert, events, export
 from picojoule.energy import hardware
-from picojoule.energy.meter import EnergyMeter, EnergyReport
+from picojoule.energy.meter import EnergyMeter
+from picojoule.energy.report import EnergyReport
 from picojoule.errors import PicojouleError
 from picojoule.neurons import surrogate
 from picojoule.neurons.lif import IF, LIF
@@ -17,15 +18,19 @@ from picojoule.neurons.spike import Spike
 from picojoule.paper import conversion_chain as chain
 from picojoule.penalty import Penalty
 from picojoule.recipe import Recipe
-from picojoule.runs.evaluate import Evaluation, evaluate, load_model
+from picojoule.runs.evaluate import Evaluation, evaluate
 from picojoule.runs.folder import Run
 from picojoule.runs.infer import infer
+from picojoule.runs.model import load_model
 from picojoule.search import sweep, tradeoff
 from picojoule.spikes import frameworks as peers
-from picojoule.spikes.watch import Activity, declare_spiking, watch
+from picojoule.spikes.activity import Activity
+from picojoule.spikes.spiking import declare_spiking
+from picojoule.spikes.watch import watch
 from picojoule.synapses import rules
 from picojoule.synapses.rules import declare_rule
-from picojoule.synapses.trace import Layer, Synapses, trace
+from picojoule.synapses.table import Layer, Synapses
+from picojoule.synapses.trace import trace
 from picojoule.training.fit import fit
 
 __version__ = "0.1.0"

@@ -27,8 +27,9 @@ from torch.autograd.function import once_differentiable
 
 from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import is_transformed
-from picojoule.spikes.watch import Activity, check_activity, precise, summed_over_batch
-from picojoule.synapses.trace import Layer, Synapses
+from picojoule.spikes.activity import Activity, check_activity
+from picojoule.spikes.sums import precise, summed_over_batch
+from picojoule.synapses.table import Layer, Synapses
 
 Kind = Literal["syn", "total", "balance"]
 Weighting = Callable[[Layer], "Tensor | float"]

@@ -15,7 +15,7 @@ import tiny
 from agreement import compare, lived_in, onnx_executor
 from networks import CASES
 from picojoule.deploy.export import to_nir, to_onnx
-from picojoule.runs.evaluate import build_model
+from picojoule.runs.model import build_model
 
 
 def layers_of(net: nn.Module) -> list[str]:

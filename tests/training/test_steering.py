@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 import picojoule as pj
 import tiny
 from picojoule.energy.units import format_joules
-from picojoule.runs.evaluate import build_model
+from picojoule.runs.model import build_model
 from picojoule.training import fit as engine
 from picojoule.training import setup as starting
 from picojoule.training.budget import controller as steering

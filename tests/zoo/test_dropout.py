@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from picojoule.kernels import fused as elementwise
-from picojoule.runs.evaluate import threads
+from picojoule.kernels.thread_count import threads
 from picojoule.zoo.dropout import Dropout
 
 RATES = (0.1, 0.2, 0.3, 0.5, 0.9)

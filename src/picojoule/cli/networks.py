@@ -17,9 +17,10 @@ from picojoule.deploy import export
 from picojoule.errors import PicojouleError
 from picojoule.runs import evaluate as evaluation
 from picojoule.runs.folder import Run
+from picojoule.runs.model import load_model
+from picojoule.runs.verdict import missed
 from picojoule.search.pick import Limits, pick
 from picojoule.synapses.trace import trace
-from picojoule.training.budget.selection import missed
 
 _PSI: tuple[Literal["exact", "uniform", "paper"], ...] = ("exact", "uniform", "paper")
 _SPLITS: tuple[evaluation.Split, ...] = ("test", "validation")
@@ -176,7 +177,7 @@ def export_run(
     finished = Run.at(run)
     example = torch.zeros(1, *finished.recipe.input_shape)
     with standard_output_kept():  # a model may print; standard output is the command's
-        network = evaluation.load_model(finished, consent(trust, model))
+        network = load_model(finished, consent(trust, model))
         path = export.write(network, example, "onnx" if to == "onnx" else "nir", out or run / f"network.{to}", note)
     if as_json:
         facts = {

@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from picojoule.errors import unknown
-from picojoule.runs.evaluate import Trust
+from picojoule.runs.model import Trust
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output and nothing else.")]
 FinishedRun = Annotated[Path, typer.Argument(help="A finished run's folder.")]

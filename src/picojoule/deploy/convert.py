@@ -36,7 +36,7 @@ from picojoule.neurons.lif import IF
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.time_steps import present, readout
 from picojoule.spikes.layout import TimeLayout
-from picojoule.spikes.watch import is_spiking, unwrap
+from picojoule.spikes.spiking import is_spiking, unwrap
 from picojoule.zoo.dropout import Dropout
 
 

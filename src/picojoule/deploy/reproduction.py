@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from picojoule.spikes.watch import first_output, replace_first_output, spiking_modules
+from picojoule.spikes.spiking import first_output, replace_first_output, spiking_modules
 from picojoule.synapses.snapshot import unchanged
 
 NEAR = 1e-4

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from picojoule.errors import PicojouleError, unknown
-from picojoule.synapses.trace import Layer, Target
+from picojoule.synapses.table import Layer, Target
 
 DEFAULT = "horowitz-45nm-fp32"
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from picojoule import zoo
-from picojoule.spikes.watch import is_spiking
+from picojoule.spikes.spiking import is_spiking
 from picojoule.zoo.resnet18 import ResA, ResB
 
 DASH = "–"

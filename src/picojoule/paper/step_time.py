@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 
 from picojoule.data import DATASETS
+from picojoule.kernels.thread_count import threads
 from picojoule.penalty import Kind, Penalty
 from picojoule.recipe import Recipe
-from picojoule.runs.evaluate import build_model, count_synapses, threads
+from picojoule.runs.model import build_model, count_synapses
 from picojoule.spikes.watch import watch
 
 _FEW, _MORE = 2, 8

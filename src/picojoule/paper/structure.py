@@ -17,7 +17,8 @@ from picojoule.paper.notation import DASH, block_notation, notation
 from picojoule.paper.settings import MODELS, OPTIMIZERS, settings
 from picojoule.recipe import Recipe
 from picojoule.synapses.rules import Psi
-from picojoule.synapses.trace import Synapses, trace
+from picojoule.synapses.table import Synapses
+from picojoule.synapses.trace import trace
 
 
 def _synapses(model: str, psi: Psi) -> Synapses:

@@ -10,6 +10,7 @@ import torch
 
 from picojoule.io.tables import Cell, Column, Sheet
 from picojoule.kernels.allocator import kept_memory
+from picojoule.kernels.thread_count import threads
 from picojoule.paper import comparison as beside
 from picojoule.paper import reference
 from picojoule.paper.context import Bench, Findings, Work
@@ -17,7 +18,6 @@ from picojoule.paper.scales import Scale
 from picojoule.paper.settings import MODELS, setting
 from picojoule.paper.step_time import Paces, Steps
 from picojoule.penalty import Kind, Penalty
-from picojoule.runs.evaluate import threads
 
 _BASES = {
     "cnn7": "cnn7-fashion-mnist-adam-s3nn",

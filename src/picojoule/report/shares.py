@@ -12,9 +12,9 @@ from typing import Any
 from picojoule import zoo
 from picojoule.energy import hardware
 from picojoule.recipe import Recipe
-from picojoule.runs.evaluate import build_model, count_synapses
+from picojoule.runs.model import build_model, count_synapses
 from picojoule.runs.result import MeasuredLayer
-from picojoule.synapses.trace import Synapses
+from picojoule.synapses.table import Synapses
 
 Terms = Mapping[str, list[float]]
 

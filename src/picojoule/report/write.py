@@ -25,7 +25,7 @@ from picojoule.report.rows import BASELINE, curve_rows, layer_rows, mean_layers,
 from picojoule.report.scores import score, score_table
 from picojoule.report.shares import share_rows, synapses_of, terms_at_one, terms_measured
 from picojoule.report.store import stored
-from picojoule.synapses.trace import Synapses
+from picojoule.synapses.table import Synapses
 
 DRAWN_SETTINGS = 8
 """As many settings get pictures: a setting takes seconds, and the page has them all."""

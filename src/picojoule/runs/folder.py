@@ -8,7 +8,6 @@ which says why.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -16,22 +15,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from filelock import FileLock, Timeout
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from picojoule.errors import PicojouleError, a_path
 from picojoule.io import files
 from picojoule.io.signals import Interrupted
 from picojoule.recipe import Recipe
+from picojoule.runs.checkpoint import Checkpoint
 from picojoule.runs.result import Damage, checked_metrics, checked_result
+from picojoule.runs.tensors import _Damaged, _packed, _read_tensors
 
 KEPT_CHECKPOINTS = 2
 """The newest, and the one before it in case the newest turns out to be damaged."""
-
-_METADATA = "picojoule"
 _RECIPE = "recipe.toml"
 _METRICS = "metrics.jsonl"
 _WEIGHTS = "weights.safetensors"
@@ -41,18 +37,6 @@ _FAILURE = "failure.txt"
 
 class Busy(PicojouleError):
     """Another process is training the run."""
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A moment of training: tensors (weights, optimiser, random numbers) and a few numbers beside them."""
-
-    epoch: int
-    """The epoch under way, or the next one."""
-    batch: int
-    """Batches of it that are done."""
-    tensors: dict[str, Tensor]
-    notes: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -259,41 +243,3 @@ class Run:
     def checkpoints(self) -> list[Path]:
         """The files to resume from, the newest last."""
         return sorted(self.path.glob("checkpoint-*.safetensors"))
-
-
-def _packed(tensors: dict[str, Tensor], notes: dict[str, Any]) -> bytes:
-    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    text = json.dumps(notes, allow_nan=False)
-    # One entry only: safetensors writes several in any order, and equal runs are to have equal files.
-    content: bytes = save(plain, metadata={_METADATA: f"{_digest(plain, text)} {text}"})
-    return content
-
-
-class _Damaged(Exception):
-    """A file of tensors that cannot be read or is not what was written."""
-
-
-def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    try:
-        files.check_regular(path)
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
-    except (OSError, SafetensorError, ValueError) as fault:
-        raise _Damaged(files.reason(fault)) from None
-    digest, _, text = metadata.get(_METADATA, "").partition(" ")
-    if digest != _digest(tensors, text):
-        raise _Damaged("its content does not match its checksum")
-    try:
-        notes: dict[str, Any] = files.parse_json(text)
-    except ValueError as fault:
-        raise _Damaged(files.reason(fault)) from None
-    return tensors, notes
-
-
-def _digest(tensors: dict[str, Tensor], notes: str) -> str:
-    digest = hashlib.blake2b(notes.encode(), digest_size=16)
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()

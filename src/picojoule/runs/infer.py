@@ -26,11 +26,14 @@ from picojoule.energy.meter import EnergyMeter
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError, a_path, unknown
 from picojoule.recipe import Recipe
-from picojoule.runs.evaluate import Split, Trust, load_model
+from picojoule.runs.evaluate import Split
 from picojoule.runs.folder import Run
-from picojoule.spikes.watch import Activity, watch
+from picojoule.runs.model import Trust, load_model
+from picojoule.spikes.activity import Activity
+from picojoule.spikes.watch import watch
 from picojoule.synapses.rules import Psi
-from picojoule.synapses.trace import Synapses, trace
+from picojoule.synapses.table import Synapses
+from picojoule.synapses.trace import trace
 
 EngineName = Literal["events", "dense"]
 

@@ -32,15 +32,15 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from picojoule.errors import PicojouleError
 from picojoule.spikes.frameworks import Silent, kind_of
-from picojoule.spikes.watch import (
+from picojoule.spikes.spiking import (
     described,
     first_output,
     is_relay,
     is_spiking,
-    precise,
     replace_first_output,
     spiking_modules,
 )
+from picojoule.spikes.sums import precise
 from picojoule.synapses.constants import constants_in
 from picojoule.synapses.copies import Copies
 from picojoule.synapses.masks import Masks

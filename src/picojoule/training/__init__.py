@@ -9,7 +9,3 @@ energy are taken on the spikes before dropout. On Lightning Fabric: CPU, CUDA or
 A run writes a checkpoint every epoch and when it is told to stop (SIGINT, SIGTERM); the same call resumes it and, on
 CPU, ends with the same bits as a run that was never disturbed.
 """
-
-from picojoule.training.setup import train
-
-__all__ = ["train"]

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from picojoule.runs.evaluate import gathered, load_weights
-from picojoule.runs.folder import Checkpoint, Run
-from picojoule.training.budget.budget import Guard
+from picojoule.runs.checkpoint import Checkpoint
+from picojoule.runs.evaluate import gathered
+from picojoule.runs.folder import Run
+from picojoule.runs.model import load_weights
 from picojoule.training.budget.controller import Steering
+from picojoule.training.budget.guard import Guard
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

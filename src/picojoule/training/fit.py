@@ -14,16 +14,16 @@ import torch
 import torch.distributed
 from torch.multiprocessing.spawn import ProcessException
 
-from picojoule import training
 from picojoule.errors import PicojouleError, a_path
 from picojoule.io.signals import Interrupted, stop_signals
 from picojoule.kernels.allocator import kept_memory
+from picojoule.kernels.thread_count import threads
 from picojoule.recipe import Recipe
-from picojoule.runs.evaluate import threads
 from picojoule.runs.folder import Run
-from picojoule.training.budget.selection import missed
+from picojoule.runs.verdict import missed
 from picojoule.training.reference import reference_figure
 from picojoule.training.reporters import Log, Reporter
+from picojoule.training.setup import train
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -63,11 +63,11 @@ def fit(
     ):
         if _is_done(run, recipe, reporters):  # by another process, while this one loaded the data or waited
             return run
-        train = partial(training.train, run=run, recipe=recipe, data=data, reporters=tuple(reporters))
+        start = partial(train, run=run, recipe=recipe, data=data, reporters=tuple(reporters))
         if devices > 1:
-            _launch(fabric, train)
+            _launch(fabric, start)
         else:
-            train(fabric)
+            start(fabric)
     return run
 
 

@@ -19,15 +19,17 @@ from picojoule.recipe import Recipe
 from picojoule.runs.evaluate import Evaluation, Split, measure, summed
 from picojoule.runs.folder import Run
 from picojoule.runs.metadata import circumstances
-from picojoule.synapses.trace import Synapses
-from picojoule.training.budget.budget import Budget, Guard, pace
+from picojoule.runs.verdict import verdict
+from picojoule.synapses.table import Synapses
+from picojoule.training.budget.budget import Budget
 from picojoule.training.budget.controller import Steering
-from picojoule.training.budget.selection import verdict
+from picojoule.training.budget.guard import Guard
 from picojoule.training.checkpoints import Checkpoints
 from picojoule.training.distributed import agreed
-from picojoule.training.objective import Objective, scheduled_strength
+from picojoule.training.objective import Objective
 from picojoule.training.reference import reference_figure
 from picojoule.training.reporters import Reporter, say
+from picojoule.training.schedules import pace, scheduled_strength
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

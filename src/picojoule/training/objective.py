@@ -12,8 +12,8 @@ from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 from picojoule.spikes.watch import watch
-from picojoule.synapses.trace import Synapses
-from picojoule.training.budget.budget import Guard
+from picojoule.synapses.table import Synapses
+from picojoule.training.budget.guard import Guard
 from picojoule.training.reference import reference_figure
 
 
@@ -29,15 +29,6 @@ def penalty_of(run: Run, recipe: Recipe, synapses: Synapses) -> Penalty | Target
 def guard_of(recipe: Recipe, penalty: Penalty | TargetPenalty | None) -> Guard | None:
     wanted = recipe.penalty.budget is not None if recipe.penalty.guard is None else recipe.penalty.guard
     return Guard(penalty.by_layer_at_one(recipe.neuron.steps)) if wanted and isinstance(penalty, Penalty) else None
-
-
-def scheduled_strength(recipe: Recipe, epoch: int, batch: int, batches: int) -> float:
-    """λ for a batch, one of `batches` in each epoch, where there is no budget."""
-    settings, epochs = recipe.penalty, recipe.training.epochs
-    if settings.rise_from is not None:
-        risen = (epoch * batches + batch + 1) / (epochs * batches)
-        return settings.rise_from + (settings.strength - settings.rise_from) * risen
-    return settings.strength * ((epoch + 1) / epochs if settings.schedule == "linear" else 1.0)
 
 
 @dataclass

@@ -12,8 +12,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from picojoule.data import Data
 from picojoule.io.signals import stop_signals
 from picojoule.recipe import Recipe
-from picojoule.runs.evaluate import build_model, count_synapses, load_weights
 from picojoule.runs.folder import Run
+from picojoule.runs.model import build_model, count_synapses, load_weights
 from picojoule.training.loop import Training
 from picojoule.training.objective import guard_of, penalty_of
 from picojoule.training.reporters import Log, Reporter, say

@@ -21,9 +21,11 @@ from picojoule.deploy.reproduction import Executed, difference, probes
 from picojoule.errors import PicojouleError, unknown
 from picojoule.io.background import apart, share
 from picojoule.neurons.spike import Spike
+from picojoule.spikes.activity import Activity
 from picojoule.spikes.layout import TimeLayout
-from picojoule.spikes.watch import Activity, spiking_modules, unwrap
-from picojoule.synapses.trace import Synapses, trace
+from picojoule.spikes.spiking import spiking_modules, unwrap
+from picojoule.synapses.table import Synapses
+from picojoule.synapses.trace import trace
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from torch import Tensor, fx, nn
 
 from picojoule.deploy.altered_layers import hooks_of, refuse_global_hooks, refuse_low_precision
 from picojoule.errors import PicojouleError
-from picojoule.spikes.watch import is_spiking
+from picojoule.spikes.spiking import is_spiking
 from picojoule.synapses.snapshot import unchanged
 
 SHAPE = "picojoule_shape"

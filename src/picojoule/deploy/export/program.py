@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from picojoule.deploy.reproduction import Execute, difference, probes
 from picojoule.errors import PicojouleError
-from picojoule.spikes.watch import unwrap
+from picojoule.spikes.spiking import unwrap
 from picojoule.synapses.snapshot import unchanged
 
 if TYPE_CHECKING:

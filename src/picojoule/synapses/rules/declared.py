@@ -23,12 +23,12 @@ REMEDIES: dict[str, str] = {
     **dict.fromkeys(
         "layer_norm group_norm instance_norm rms_norm".split(),
         "its scale depends on the data; use batch norm, move it behind the synapses, or declare it with "
-        "picojoule.declare_rule({name!r}, picojoule.synapses.rules.identity) if each element keeps its connections",
+        "picojoule.declare_rule({name!r}, picojoule.rules.identity) if each element keeps its connections",
     ),
 }
 DEFAULT_REMEDY = (
     "move it in front of a spiking layer, or, if each element keeps its connections, say so in one line: "
-    "picojoule.declare_rule({name!r}, picojoule.synapses.rules.identity)"
+    "picojoule.declare_rule({name!r}, picojoule.rules.identity)"
 )
 
 

@@ -32,15 +32,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from picojoule.energy.units import parse_joules
 from picojoule.errors import PicojouleError
+from picojoule.training.schedules import pace
 
 _REFERENCE = 0.1
 _DESCENDED = 0.85
@@ -61,9 +59,6 @@ _NEARLY_ALL = 0.95
 """A budget of all or more than the reference energy is steered like one of this share: λ = 0 could not be corrected."""
 _NOTHING = 1e-30
 """Stands in for an energy of zero, which has no logarithm."""
-
-FLOOR = 1e-3
-"""The guard's least firing rate, in spikes per neuron and step, each weighted as in the penalty."""
 
 
 def tolerance(target: float, reference: float) -> float:
@@ -202,60 +197,5 @@ class Budget:
         self._state = _State(**state)
 
 
-def pace(epoch: int, epochs: int) -> float:
-    """The learning rate of an epoch as a share of the first one's."""
-    return 0.5 * (1 + math.cos(math.pi * epoch / epochs))
-
-
 def _log(value: float) -> float:
     return math.log(max(value, _NOTHING))
-
-
-class Guard:
-    """Keeps every layer from falling silent: a layer near the floor is spared, one below it is paid for firing.
-
-        charge = Σ_l w_l Ω_l,   w_l = (r_l/floor − 1)/3 up to 1, and −1 at r_l = 0
-
-    with r_l the layer's firing rate on the batch before, Ω_l / Ω_l(1). From four times the floor up, w_l = 1. It works
-    ahead of silence, because out of it there is hardly a way back: far below the threshold the surrogate has vanished.
-
-    >>> guard = Guard({"spike1": 0.6, "spike2": 0.4})
-    >>> guard.observe([0.2, 0.0025])
-    >>> guard.weights, guard.holding
-    ({'spike1': 1.0, 'spike2': 0.5}, ['spike2'])
-    """
-
-    def __init__(self, at_one: Mapping[str, float], floor: float = FLOOR) -> None:
-        self._at_one, self._floor = dict(at_one), floor
-        self._rates: list[float] | None = None
-
-    @property
-    def weights(self) -> dict[str, float]:
-        rates = self._rates or [math.inf] * len(self._at_one)
-        return {name: self._weight(rate) for name, rate in zip(self._at_one, rates, strict=True)}
-
-    def _weight(self, rate: float) -> float:
-        return min((rate / self._floor - 1) / 3, 1.0) if rate > 0 else -1.0
-
-    @property
-    def holding(self) -> list[str]:
-        """The layers that would fall silent, or nearly so, without the guard."""
-        return [name for name, weight in self.weights.items() if weight < 1]
-
-    def charge(self, shares: Mapping[str, Tensor]) -> Tensor:
-        weights = self.weights
-        return torch.stack([share * weights.get(name, 1.0) for name, share in shares.items()]).sum()
-
-    def rates(self, shares: Mapping[str, Tensor]) -> list[float]:
-        """Firing rates of the guarded layers on one batch, each neuron weighted as in the penalty."""
-        values: list[float] = torch.stack([shares[name].detach() for name in self._at_one]).tolist()
-        return [value / one for value, one in zip(values, self._at_one.values(), strict=True)]
-
-    def observe(self, rates: Sequence[float]) -> None:
-        self._rates = list(rates)
-
-    def state_dict(self) -> list[float] | None:
-        return self._rates
-
-    def load_state_dict(self, state: list[float] | None) -> None:
-        self._rates = state

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from picojoule.data import Batches, Data, Images
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
-from picojoule.runs.evaluate import Evaluation, load_weights, measure
+from picojoule.runs.evaluate import Evaluation, measure
 from picojoule.runs.folder import Run
+from picojoule.runs.model import load_weights
 from picojoule.spikes.watch import watch
-from picojoule.synapses.trace import Synapses
+from picojoule.synapses.table import Synapses
 from picojoule.training.budget.batch_norm import by_batch_statistics, settle_averages
 from picojoule.training.budget.budget import Budget
 from picojoule.training.budget.selection import Candidate, Kept

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from picojoule.deploy.reproduction import Executed
-from picojoule.spikes.watch import is_relay, spiking_modules, unwrap
+from picojoule.spikes.spiking import is_relay, spiking_modules, unwrap
 
 
 def executed(graph: nir.NIRGraph, model: nn.Module, images: Tensor) -> Executed:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from picojoule.deploy.export.program import captured, prepared, refuse_difference
 from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import Spike
-from picojoule.spikes.watch import spiking_modules
+from picojoule.spikes.spiking import spiking_modules
 
 if TYPE_CHECKING:
     import nir

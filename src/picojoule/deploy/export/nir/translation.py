@@ -18,7 +18,7 @@ from picojoule.deploy.export.nir.draft import Current, Draft, Weighted, checked_
 from picojoule.deploy.export.nir.rules import EITHER_SIDE, RULES, SUMS
 from picojoule.deploy.export.program import layer_of
 from picojoule.errors import PicojouleError
-from picojoule.spikes.watch import spiking_modules
+from picojoule.spikes.spiking import spiking_modules
 
 
 class Translation(fx.Interpreter):

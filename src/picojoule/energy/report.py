@@ -1,0 +1,174 @@
+"""What a network spent: synaptic operations, joules, firing rates and dead neurons, by layer and in total."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from picojoule.energy.hardware import PriceList
+from picojoule.energy.hardware import get as price_list
+from picojoule.energy.units import format_joules
+from picojoule.io.tables import as_text
+from picojoule.synapses.table import Layer
+
+
+@dataclass(frozen=True)
+class LayerEnergy:
+    """One layer's share of the bill. A relay (max pool) has synaptic operations but no neurons, no rate, none dead."""
+
+    name: str
+    neurons: int
+    synops: float
+    joules: float
+    rate: float | None
+    dead: int
+    spikes: float
+    synops_by_target: tuple[float, ...]
+    layer: Layer = field(repr=False, compare=False)
+
+    @property
+    def dead_rate(self) -> float | None:
+        return self.dead / self.neurons if self.neurons else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "neurons": self.neurons,
+            "synops": self.synops,
+            "joules": self.joules,
+            "rate": self.rate,
+            "dead_rate": self.dead_rate,
+        }
+
+
+@dataclass(frozen=True)
+class EnergyReport:
+    """What a network spent, by layer and in total, priced by one price list; `priced` gives the same by another."""
+
+    samples: int
+    steps: int
+    psi: str
+    prices: PriceList
+    layers: tuple[LayerEnergy, ...]
+    encoder_macs: float
+    """Multiply-accumulates of the synapses that the input feeds, per sample."""
+    dense_macs: int
+    """Multiply-accumulates of the dense ReLU twin, per sample."""
+
+    @property
+    def neurons(self) -> int:
+        return sum(layer.neurons for layer in self.layers)
+
+    @property
+    def synops(self) -> float:
+        return sum(layer.synops for layer in self.layers)
+
+    @property
+    def joules(self) -> float:
+        """E_SNN: what the spikes cost, without the encoder and without what no spike changes."""
+        return sum(layer.joules for layer in self.layers)
+
+    @property
+    def encoder_joules(self) -> float | None:
+        return _priced(self.encoder_macs, self.prices.multiply_accumulate)
+
+    @property
+    def ann_joules(self) -> float | None:
+        return _priced(self.dense_macs, self.prices.multiply_accumulate)
+
+    @property
+    def update_joules(self) -> float | None:
+        """What the neurons cost spike or no spike, on hardware that charges each update."""
+        prices = [self.prices.per_update(entry.layer) for entry in self.layers if not entry.layer.relay]
+        neurons = [entry.neurons for entry in self.layers if not entry.layer.relay]
+        if None in prices:
+            return None
+        return self.steps * sum(n * price for n, price in zip(neurons, prices, strict=True) if price is not None)
+
+    @property
+    def rate_sum(self) -> float:
+        return sum(layer.rate for layer in self.layers if layer.rate is not None)
+
+    @property
+    def rate_mean(self) -> float:
+        return self.rate_sum / sum(layer.rate is not None for layer in self.layers)
+
+    @property
+    def dead_rate(self) -> float:
+        return sum(layer.dead for layer in self.layers) / self.neurons
+
+    def priced(self, prices: str | PriceList) -> EnergyReport:
+        """The same counts at another hardware's prices."""
+        prices = price_list(prices)
+        layers = tuple(replace(entry, joules=_joules(prices, entry)) for entry in self.layers)
+        return replace(self, prices=prices, layers=layers)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "samples": self.samples,
+            "joules": self.joules,
+            "synops": self.synops,
+            "encoder_macs": self.encoder_macs,
+            "encoder_joules": self.encoder_joules,
+            "ann_joules": self.ann_joules,
+            "update_joules": self.update_joules,
+            "rate_mean": self.rate_mean,
+            "rate_sum": self.rate_sum,
+            "dead_rate": self.dead_rate,
+            "steps": self.steps,
+            "psi": self.psi,
+            "hardware": self.prices.name,
+            "layers": [layer.to_dict() for layer in self.layers],
+        }
+
+    def table(self) -> Table:
+        apart = [
+            f"encoder {self.encoder_macs:,.0f} MACs, {format_joules(self.encoder_joules)}",
+            f"dense ReLU twin {self.dense_macs:,} MACs, {format_joules(self.ann_joules)}",
+        ]
+        if self.update_joules is not None:
+            apart.append(f"neuron updates {format_joules(self.update_joules)}")
+        table = Table(
+            title=f"Energy per sample (mean of {self.samples:,}), T = {self.steps}, ψ {self.psi}, "
+            f"{escape(self.prices.name)}",
+            caption=f"Not in the total: {'; '.join(apart)}. Total rate: mean over layers (sum {self.rate_sum:.2%}).",
+        )
+        for column in ("layer", "neurons", "synaptic operations", "energy", "share", "rate", "dead"):
+            table.add_column(column, justify="left" if column == "layer" else "right", overflow="fold")
+        for layer in self.layers:
+            table.add_row(
+                escape(layer.name),
+                f"{layer.neurons:,}" if layer.neurons else "relay",
+                f"{layer.synops:,.1f}",
+                format_joules(layer.joules),
+                f"{layer.joules / self.joules:.1%}" if self.joules else "–",
+                f"{layer.rate:.2%}" if layer.rate is not None else "",
+                f"{layer.dead_rate:.2%}" if layer.dead_rate is not None else "",
+            )
+        table.add_section()
+        table.add_row(
+            "total",
+            f"{self.neurons:,}",
+            f"{self.synops:,.1f}",
+            format_joules(self.joules),
+            "100.0%" if self.joules else "–",
+            f"{self.rate_mean:.2%}",
+            f"{self.dead_rate:.2%}",
+        )
+        return table
+
+    def __str__(self) -> str:
+        return as_text(self.table())
+
+
+def _joules(prices: PriceList, entry: LayerEnergy) -> float:
+    """What the spikes of a layer cost: the same coefficients as the penalty's, on sums instead of single neurons."""
+    targets = zip(entry.layer.targets, entry.synops_by_target, strict=True)
+    return sum(prices.per_synop(t) * n for t, n in targets) + prices.per_spike(entry.layer) * entry.spikes
+
+
+def _priced(operations: float, joules_each: float | None) -> float | None:
+    return None if joules_each is None else operations * joules_each

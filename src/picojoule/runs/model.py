@@ -1,0 +1,86 @@
+"""The network of a recipe: building it, loading its weights, counting its synapses."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TypeAlias
+
+import torch
+import torch.distributed
+from torch import Tensor, nn
+
+from picojoule import zoo
+from picojoule.errors import PicojouleError
+from picojoule.recipe import Recipe
+from picojoule.runs.folder import Run
+from picojoule.synapses.table import Synapses
+from picojoule.synapses.trace import trace
+
+Trust: TypeAlias = bool | str
+"""Whether code that a run folder names may run: none, whatever it is, or only the factory of this very name."""
+
+
+def build_model(recipe: Recipe, trust: Trust = False, origin: str = "the recipe") -> nn.Module:
+    """The network that a recipe names, with fresh weights: the one place where a recipe makes code run.
+
+    A model of the zoo is always built. Any other name is code to be imported and called, which needs `trust`; where
+    the caller wrote the recipe, and so the name, there is nothing to ask. `origin` says in errors where it came from.
+    """
+    name, classes, channels, neuron = recipe.model.name, recipe.classes, recipe.input_shape[0], recipe.build_neuron()
+    steps = recipe.neuron.steps
+    if isinstance(trust, str) and trust != name:
+        raise PicojouleError(
+            f"{origin} names the model {name!r}, not {trust!r}, so nothing was run: look at the recipe, and name the "
+            "model that you trust"
+        )
+    if ":" not in name:
+        return zoo.create(name, classes, channels, neuron, steps)
+    if not trust:
+        raise PicojouleError(
+            f"{origin} names the model {name!r}, which is not picojoule's own code, so nothing of it was imported: if "
+            f"you trust that code, add --trust, or --model {shlex.quote(name)} (in Python, trust=True)"
+        )
+    model = zoo.imported.build(name, classes=classes, in_channels=channels, neuron=neuron, steps=steps)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise PicojouleError(f"{name} has no parameters to train: name a class or a function that returns a network")
+    return model
+
+
+def load_model(run: Run, trust: Trust = False) -> nn.Module:
+    """The trained network of a run, in evaluation mode.
+
+    A run folder may be somebody else's, and a recipe whose `model.name` is `package.module:factory` makes code run. It
+    is run only with `trust=True`, or `trust="package.module:factory"` if it is that very one, or for the `Run` that
+    `fit`, `sweep.run` or `frontier` returned, whose recipe the caller gave. Weights never run code.
+    """
+    if not isinstance(run, Run):
+        raise PicojouleError(f"load_model needs a Run, not {type(run).__name__}: Run.at opens the folder of one")
+    recipe, weights = run.recipe, run.weights  # all that the folder holds is read before any code runs
+    if trust is False:  # what the caller himself gave to be trained needs no second word
+        trust = recipe.model.name == run.given_model
+    with torch.random.fork_rng(devices=[]):  # initial weights are drawn, but nobody sees them
+        model = build_model(recipe, trust, f"the recipe of {run.path}")
+    load_weights(model, weights, f"the weights of {run.path}")
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing from torch's annotations
+    return model.eval()
+
+
+def load_weights(model: nn.Module, weights: dict[str, Tensor], what: str, remedy: str | None = None) -> None:
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as fault:
+        reason = " ".join(str(fault).split())[:300]
+        remedy = remedy or "bring back the code that it was trained with, or move the folder away and train again"
+        raise PicojouleError(f"{what} do not fit the model of its recipe ({reason}): {remedy}") from None
+
+
+def count_synapses(model: nn.Module, recipe: Recipe, steps: int | None = None) -> Synapses | None:
+    """ψ by the recipe's convention; None for the ReLU network, which has no spikes to count.
+
+    The number of time steps is the recipe's, unless the network was converted.
+    """
+    if recipe.neuron.kind == "relu":
+        return None
+    device = next(model.parameters()).device
+    example = torch.zeros(1, *recipe.input_shape, device=device)
+    return trace(model, example, psi=recipe.energy.psi, steps=recipe.neuron.steps if steps is None else steps)

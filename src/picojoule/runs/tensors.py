@@ -1,0 +1,55 @@
+"""Tensors on disk: safetensors with a checksum, so that loading runs no code and damage is noticed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from picojoule.io import files
+
+_METADATA = "picojoule"
+
+
+def _packed(tensors: dict[str, Tensor], notes: dict[str, Any]) -> bytes:
+    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    text = json.dumps(notes, allow_nan=False)
+    # One entry only: safetensors writes several in any order, and equal runs are to have equal files.
+    content: bytes = save(plain, metadata={_METADATA: f"{_digest(plain, text)} {text}"})
+    return content
+
+
+class _Damaged(Exception):
+    """A file of tensors that cannot be read or is not what was written."""
+
+
+def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        files.check_regular(path)
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
+    except (OSError, SafetensorError, ValueError) as fault:
+        raise _Damaged(files.reason(fault)) from None
+    digest, _, text = metadata.get(_METADATA, "").partition(" ")
+    if digest != _digest(tensors, text):
+        raise _Damaged("its content does not match its checksum")
+    try:
+        notes: dict[str, Any] = files.parse_json(text)
+    except ValueError as fault:
+        raise _Damaged(files.reason(fault)) from None
+    return tensors, notes
+
+
+def _digest(tensors: dict[str, Tensor], notes: str) -> str:
+    digest = hashlib.blake2b(notes.encode(), digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,155 @@
+"""The spikes of one forward pass, by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from picojoule.errors import PicojouleError
+from picojoule.neurons.spike import is_transformed
+from picojoule.spikes.gradient import Lost
+from picojoule.spikes.layout import Clock, PoolClock, TimeLayout
+
+
+class _Emitted(NamedTuple):
+    """What a layer emitted in one call.
+
+    The tap is the same spikes, branched off where they arise. Autograd takes the youngest branch first, so the gradient
+    of a penalty on the tap arrives at the layer after the network's and is added to it in place; one on the spikes
+    themselves would arrive first, and the sum of the two would need memory of its own.
+    """
+
+    spikes: Tensor
+    tap: Tensor
+    version: int
+    lost: Lost | None
+
+
+class Activity(Mapping[str, Tensor]):
+    """The spikes of every spiking layer in one `watch` block, by the layer's name.
+
+    `activity[name]` is [B, …] for one step, else [T, B, …]. The output of every max-pool module is here too, under the
+    pool's name: where a pool takes spikes it relays them, and `picojoule.trace` gives it coefficients of its own.
+    """
+
+    def __init__(self, layout: TimeLayout) -> None:
+        self.layout = layout
+        self._calls: dict[str, list[_Emitted]] = {}
+        self._binary: set[str] = set()
+        self._clocks: dict[str, Clock | PoolClock | None] = {}
+
+    @property
+    def steps(self) -> int:
+        return self.layout.steps
+
+    def record(
+        self,
+        name: str,
+        spikes: Tensor,
+        *,
+        binary: bool = False,
+        clock: Clock | PoolClock | None = None,
+        lost: Lost | None = None,
+    ) -> None:
+        """Note what a layer emitted; `binary` if its type can emit nothing but 0 and 1, `clock` if it says where time
+        is, `lost` if a gradient was expected and is not there."""
+        self._calls.setdefault(name, []).append(_Emitted(spikes, spikes.view_as(spikes), spikes._version, lost))
+        self._clocks[name] = clock
+        if binary:
+            self._binary.add(name)
+
+    def by_step(self, name: str) -> list[Tensor]:
+        """The spikes of one layer, step by step, each [B, …]; no copies are made."""
+        return self._split(name, [emitted.spikes for emitted in self._whole(name)])
+
+    def _split(self, name: str, calls: list[Tensor]) -> list[Tensor]:
+        return self.layout.by_step(name, calls, self._clocks[name])
+
+    def _whole(self, name: str) -> list[_Emitted]:
+        if name not in self._calls:
+            raise PicojouleError(
+                f"the layer {name!r} recorded nothing: run the model that was traced inside the "
+                "`with picojoule.watch(model)` block"
+            )
+        for emitted in self._calls[name]:
+            if emitted.spikes._version != emitted.version:
+                raise PicojouleError(
+                    f"the spikes of {name!r} were overwritten in place behind the layer (x += y): write x = x + y"
+                )
+        return self._calls[name]
+
+    def spikes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[Tensor]]:
+        """The taps of several layers step by step, checked to be what can be counted: maps of the traced `shapes`, the
+        same number of samples in every layer, no negative values and no NaN."""
+        emitted = {name: self._split(name, [call.tap for call in self._whole(name)]) for name in shapes}
+        for name, by_step in emitted.items():
+            for spikes in by_step:
+                if tuple(spikes.shape[1:]) != shapes[name]:
+                    raise PicojouleError(
+                        f"the layer {name!r} emitted maps of shape {tuple(spikes.shape[1:])}, but {shapes[name]} was "
+                        "traced: trace the model with an example of the size it is used with, and say where time is "
+                        "(steps, time_axis, folded)"
+                    )
+                if not self.is_binary(name) and spikes.numel() and not _counts(name, spikes.detach()):
+                    raise PicojouleError(
+                        f"the layer {name!r} emitted negative values or NaN, which are no numbers of spikes: energy "
+                        "can only be counted for layers that emit 0, 1, 2, … spikes"
+                    )
+        samples = {name: len(by_step[0]) for name, by_step in emitted.items()}
+        if len(set(samples.values())) > 1:
+            raise PicojouleError(f"the layers saw different numbers of samples ({samples}): watch one batch at a time")
+        return emitted
+
+    def check_gradient(self, name: str) -> None:
+        """Raise if the layer lost the gradient that a loss on its spikes needs.
+
+        A network may run its first steps under `no_grad` on purpose (truncated backpropagation), so one step with a
+        gradient is enough there; what an autograd function hides is never on purpose.
+        """
+        calls = [emitted.lost for emitted in self._whole(name)]
+        lost = Lost.FUNCTION if Lost.FUNCTION in calls else Lost.NO_GRAD if set(calls) == {Lost.NO_GRAD} else None
+        if lost is not None:
+            raise PicojouleError(
+                f"the spikes of {name!r} were recorded without a gradient, {lost.where}, so a penalty on them trains "
+                f"nothing: {lost.instead}; if only its value is wanted, call the penalty under torch.no_grad()"
+            )
+
+    def is_binary(self, name: str) -> bool:
+        """Whether the layer's type can emit nothing but 0 and 1."""
+        return name in self._binary
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._calls:
+            raise KeyError(name)
+        by_step = self.by_step(name)
+        return by_step[0] if self.steps == 1 else torch.stack(by_step)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._calls)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def __repr__(self) -> str:
+        return f"Activity(steps={self.steps}, layers={list(self._calls)})"
+
+
+def _counts(name: str, spikes: Tensor) -> bool:
+    """Whether there is no negative value and no NaN."""
+    try:
+        return bool(spikes.min() >= 0)
+    except RuntimeError:
+        if not is_transformed(spikes):
+            raise
+        raise PicojouleError(
+            f"inside torch.vmap nobody can see whether the layer {name!r} emitted numbers of spikes: take the neuron "
+            "picojoule.Spike, which can emit nothing else, or call the penalty outside"
+        ) from None
+
+
+def check_activity(who: str, activity: object) -> None:
+    if not isinstance(activity, Activity):
+        raise PicojouleError(f"{who} needs the Activity that picojoule.watch gives, not {type(activity).__name__}")

@@ -1,0 +1,135 @@
+"""Which modules of a network emit spikes, and how each of them takes time.
+
+A layer is spiking because of its type (picojoule's own, or one of a framework in `frameworks`), or because the user
+said so (`declare_spiking`), never because of the values it happens to emit. Where a layer returns a tuple, element 0 is
+the spikes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+
+from picojoule.errors import PicojouleError
+from picojoule.neurons.lif import MembraneNeuron
+from picojoule.neurons.quantized_relu import QuantizedReLU
+from picojoule.neurons.spike import Spike
+from picojoule.spikes.frameworks import Fires, Refused, framework_of, kind_of
+from picojoule.spikes.layout import Clock, PoolClock
+
+_spiking_types: set[type[nn.Module]] = {Spike, MembraneNeuron, QuantizedReLU}
+_MARK = "picojoule_spiking"
+"""Set on a single module that the user declares, so that copies of the model know it too."""
+
+_POOLS = (
+    (nn.MaxPool1d, nn.AdaptiveMaxPool1d),
+    (nn.MaxPool2d, nn.AdaptiveMaxPool2d),
+    (nn.MaxPool3d, nn.AdaptiveMaxPool3d),
+)
+RELAYS = tuple(pool for pools in _POOLS for pool in pools)
+"""Modules that pass some of the spikes on, which ones depends on the data: their output is a spike map of its own."""
+
+_WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "_FabricModule")
+
+Declared = TypeVar("Declared", bound="type[nn.Module] | nn.Module")
+
+
+def declare_spiking(neuron: Declared) -> Declared:
+    """Say that a module type, or one module, emits spikes. Also usable as a class decorator.
+
+    >>> class Heaviside(nn.Module):
+    ...     def forward(self, u):
+    ...         return (u >= 1).float()
+    >>> _ = declare_spiking(Heaviside)
+    >>> list(spiking_modules(nn.Sequential(nn.Linear(2, 2), Heaviside())))
+    ['1']
+
+    Event data fed straight into the first synapses are spikes too: let them pass through an `nn.Identity()` of your
+    model that you declare.
+    """
+    if isinstance(neuron, nn.Module):
+        setattr(neuron, _MARK, True)
+    elif isinstance(neuron, type) and issubclass(neuron, nn.Module):
+        _spiking_types.add(neuron)
+    else:
+        raise PicojouleError(
+            f"only an nn.Module or a class of them can be declared spiking, not {neuron!r}: wrap it in a module"
+        )
+    return neuron
+
+
+def is_spiking(module: nn.Module) -> bool:
+    return _is_declared(module) or isinstance(kind_of(module), Fires)
+
+
+def _is_declared(module: nn.Module) -> bool:
+    return isinstance(module, tuple(_spiking_types)) or getattr(module, _MARK, False) is True
+
+
+def is_relay(module: nn.Module) -> bool:
+    return isinstance(module, RELAYS)
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The user's own module inside the wrappers of `torch.compile`, DDP and Fabric, so that layers keep their names."""
+    while True:
+        inner = getattr(model, "_orig_mod", None)
+        if inner is None and type(model).__name__ in _WRAPPERS:
+            inner = model.module
+        if not isinstance(inner, nn.Module):
+            return model
+        model = inner
+
+
+def spiking_modules(model: nn.Module) -> dict[str, nn.Module]:
+    """Every spiking layer by its name in `named_modules()`; parts of a spiking layer belong to it."""
+    found: dict[str, nn.Module] = {}
+    owned: set[nn.Module] = set()
+    for name, module in model.named_modules():
+        if module in owned:
+            continue
+        declared, kind = _is_declared(module), kind_of(module)
+        if declared or isinstance(kind, Fires):
+            found[name] = module
+            owned.update(module.modules())
+        elif isinstance(kind, Refused):
+            raise PicojouleError(f"the layer {name!r} ({described(module)}) {kind.because}: {kind.instead}")
+    return found
+
+
+def described(module: nn.Module) -> str:
+    """The module's class and the framework that it belongs to."""
+    framework = framework_of(module)
+    return type(module).__name__ if framework is None else f"{type(module).__name__} of {framework.name}"
+
+
+def clock_of(module: nn.Module) -> Clock | PoolClock | None:
+    """How a spiking layer or relay takes time, as far as its type says."""
+    if isinstance(module, MembraneNeuron):
+        return Clock(time_axis=0) if module.steps is None else Clock(folded="time", steps=module.steps)
+    if _is_declared(module):
+        return None
+    if is_relay(module):
+        return PoolClock(1 + next(n for n, pools in enumerate(_POOLS, 1) if isinstance(module, pools)))
+    kind = kind_of(module)
+    return kind.clock if isinstance(kind, Fires) else None
+
+
+def first_output(name: str, output: Any) -> Tensor:
+    """The spikes in what a layer returned."""
+    spikes = output[0] if isinstance(output, tuple | list) and output else output
+    if not isinstance(spikes, Tensor):
+        raise PicojouleError(
+            f"the layer {name!r} returned {type(spikes).__name__} where its spikes were expected; a spiking layer "
+            "returns a tensor, or a tuple whose element 0 is the spikes"
+        )
+    return spikes
+
+
+def replace_first_output(output: Any, spikes: Tensor) -> Any:
+    if isinstance(output, Tensor):
+        return spikes
+    if isinstance(output, list):
+        return [spikes, *output[1:]]
+    return type(output)(spikes, *output[1:]) if hasattr(output, "_fields") else (spikes, *output[1:])
