@@ -17,7 +17,7 @@ import pytest
 
 from picojoule.io import background
 from picojoule.io.background import Task, apart, share
-from picojoule.kernels import jit as machine_code
+from picojoule.kernels import jit
 
 LIMIT = 120.0
 """Seconds after which a test gives up that waits for ever."""
@@ -113,12 +113,12 @@ def test_a_compilation_is_done_once_whenever_its_caller_is_interrupted(monkeypat
         compiled.append(function)
         return Compiled()
 
-    monkeypatch.setattr(machine_code, "_compile", compile)
-    monkeypatch.setattr(machine_code, "_compilations", {})
+    monkeypatch.setattr(jit, "_compile", compile)
+    monkeypatch.setattr(jit, "_compilations", {})
 
     def make() -> tuple[Callable[[], object], object]:
         function = lambda: None  # noqa: E731  # a new one each time
-        return lambda: machine_code.entry(function, None), 42
+        return lambda: jit.entry(function, None), 42
 
     within_the_limit(lambda: every_step(make))
     assert len(set(compiled)) == len(compiled) > 20

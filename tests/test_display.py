@@ -13,7 +13,7 @@ import picojoule as pj
 import tiny
 from picojoule.cli import main
 from picojoule.energy.units import format_joules
-from picojoule.training import fit as engine
+from picojoule.training import fit
 from picojoule.training.display import Display, TensorBoard
 
 
@@ -52,7 +52,7 @@ def test_energy_is_relative_to_the_first_epoch_also_after_resuming(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stop = tiny.Watcher(after_batch={tiny.BATCHES + 2: tiny.signal_to_self(signal.SIGTERM)})
-    with pytest.raises(engine.Interrupted):
+    with pytest.raises(fit.Interrupted):
         pj.fit(tiny.recipe(), tmp_path, reporters=[stop])
     run = pj.fit(tiny.recipe(), tmp_path, reporters=[Display()])
     resuming, *lines = capsys.readouterr().err.splitlines()
@@ -145,7 +145,7 @@ def test_tensorboard(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     stop = tiny.Watcher(after_batch={tiny.BATCHES + 2: tiny.signal_to_self(signal.SIGTERM)})
-    with pytest.raises(engine.Interrupted):
+    with pytest.raises(fit.Interrupted):
         pj.fit(tiny.recipe("model.name=tiny:pooled"), tmp_path, reporters=[TensorBoard(), stop])
     run = pj.fit(tiny.recipe("model.name=tiny:pooled"), tmp_path, reporters=[TensorBoard()])
     events = EventAccumulator(str(run.path / "tensorboard"))

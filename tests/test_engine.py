@@ -17,8 +17,8 @@ import torch
 
 import picojoule as pj
 import tiny
-from picojoule.runs import evaluate as evaluation
-from picojoule.training import fit as engine
+from picojoule.runs import evaluate
+from picojoule.training import fit
 
 SAMPLE_FIELDS = (
     "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules update_joules "
@@ -116,7 +116,7 @@ def test_the_caller_finds_everything_as_it_was(tmp_path: Path) -> None:
     try:
         before = torch.get_rng_state(), random.getstate(), numpy_state(), handlers()
         run = pj.fit(tiny.recipe("data.augment=true"), tmp_path)
-        evaluation.evaluate(run)
+        evaluate.evaluate(run)
         assert torch.equal(torch.get_rng_state(), before[0])
         assert (random.getstate(), numpy_state(), handlers()) == before[1:]
         assert torch.get_num_threads() == 2
@@ -276,7 +276,7 @@ def test_two_processes_with_batch_norm_are_stopped_and_go_on(tmp_path: Path, cap
     assert {key: fresh[key] for key in stored} == stored
 
     stopping = [tiny.SignalsParent(tiny.BATCHES + 1)]
-    with pytest.raises(engine.Interrupted, match=r"stopped in epoch 2 after batch [1-5]; the same command goes on"):
+    with pytest.raises(fit.Interrupted, match=r"stopped in epoch 2 after batch [1-5]; the same command goes on"):
         pj.fit(recipe, tmp_path / "stopped", accelerator="cpu", devices=2, reporters=stopping)
     shutil.copytree(tmp_path / "stopped", tmp_path / "alone")
     resumed = pj.fit(recipe, tmp_path / "stopped", accelerator="cpu", devices=2)

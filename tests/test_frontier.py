@@ -13,7 +13,7 @@ import picojoule as pj
 import tiny
 from picojoule.search.frontier import Plan, frontier, recipes
 from picojoule.search.pick import Limits, pick
-from picojoule.training import fit as engine
+from picojoule.training import fit
 from tiny import Watcher, signal_to_self
 
 RECIPE = tiny.recipe("training.epochs=4", "penalty.strength=0", "optimizer.lr=0.02")
@@ -66,7 +66,7 @@ def test_energy_falls_and_the_cost_is_told(walked: tuple[Path, object]) -> None:
 
 def test_a_frontier_that_was_stopped_goes_on_to_the_same_end(walked: tuple[Path, object], tmp_path: Path) -> None:
     _, whole = walked
-    with pytest.raises(engine.Interrupted):
+    with pytest.raises(fit.Interrupted):
         frontier(
             RECIPE,
             tmp_path,

@@ -22,7 +22,7 @@ from agreement import onnx_executor
 from odd_layers import BEHAVED, COMPUTED, LAYER, NEURON, ODD, SHAPE, network
 from picojoule.deploy import events
 from picojoule.deploy.convert import convert
-from picojoule.deploy.events import synapses as connecting
+from picojoule.deploy.events import synapses
 from picojoule.deploy.export import to_nir, to_onnx
 from picojoule.deploy.export.nir import draft
 from picojoule.deploy.reproduction import Executed, difference, probes
@@ -167,12 +167,12 @@ def test_weights_that_the_forward_pass_makes_are_those_of_the_nir_graph() -> Non
 
 
 def test_an_engine_with_other_weights_is_refused_by_the_first_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = connecting.floats
+    real = synapses.floats
 
     def wrong(tensor: Tensor) -> Any:
         return real(tensor) * np.float32(0.9) if len(tensor) == 12 else real(tensor)
 
-    monkeypatch.setattr(connecting, "floats", wrong)
+    monkeypatch.setattr(synapses, "floats", wrong)
     with pytest.raises(pj.PicojouleError, match=r"does not reproduce Sequential \(the layer '5' emits other spikes"):
         events.compile(network(), torch.zeros(1, *SHAPE))
     with pytest.raises(pj.PicojouleError, match="the layer '5' emits other spikes"):
@@ -183,8 +183,8 @@ def test_an_engine_with_other_weights_is_refused_by_the_first_layer(monkeypatch:
 def test_an_engine_that_counts_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch, weights: Any) -> None:
     net = network()
     prune.random_unstructured(net[3], "weight", 0.5)
-    real = connecting._fans
-    monkeypatch.setattr(connecting, "_fans", lambda mask: [count + 1 for count in real(mask)])
+    real = synapses._fans
+    monkeypatch.setattr(synapses, "_fans", lambda mask: [count + 1 for count in real(mask)])
     with pytest.raises(pj.PicojouleError, match=r"counts other synaptic operations than ψ"):
         events.compile(net, torch.zeros(1, *SHAPE), weights=weights)
 

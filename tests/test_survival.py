@@ -25,9 +25,7 @@ import torch
 import picojoule as pj
 import tiny
 from picojoule.cli import main
-from picojoule.training import fit as engine
-from picojoule.training import loop
-from picojoule.training import setup as starting
+from picojoule.training import fit, loop, setup
 from tiny import BATCHES, Watcher, signal_to_self, traces
 
 RECIPE = tiny.recipe("data.augment=true")
@@ -44,7 +42,7 @@ def folder(into: Path) -> Path:
 
 
 def stop_after(batch: int, into: Path, number: signal.Signals = signal.SIGTERM) -> str:
-    with pytest.raises(engine.Interrupted) as stop:
+    with pytest.raises(fit.Interrupted) as stop:
         pj.fit(RECIPE, into, reporters=[Watcher(after_batch={batch: signal_to_self(number)})])
     return str(stop.value)
 
@@ -232,7 +230,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_starts_afresh(undisturbed: dict
         cut(path)
     (folder(tmp_path) / "metrics.jsonl").write_text("{")
     watcher = Watcher(after_epoch={1: signal_to_self(signal.SIGTERM)})
-    with pytest.raises(engine.Interrupted):
+    with pytest.raises(fit.Interrupted):
         pj.fit(RECIPE, tmp_path, reporters=[watcher])
     assert watcher.began == [(0, 0)]
     assert len(watcher.said) == 2
@@ -417,10 +415,8 @@ def test_weights_that_are_not_numbers_are_found_though_the_loss_is_one(
             models[0].conv1.weight[0] = torch.nan
 
     models: list[Any] = []
-    build = starting.build_model
-    monkeypatch.setattr(
-        starting, "build_model", lambda recipe, trust: models.append(build(recipe, trust)) or models[-1]
-    )
+    build = setup.build_model
+    monkeypatch.setattr(setup, "build_model", lambda recipe, trust: models.append(build(recipe, trust)) or models[-1])
     recipe = tiny.recipe("model.name=tiny:plain", "penalty.strength=0", "optimizer.lr=1e-9")
     with pytest.raises(pj.PicojouleError, match=r"conv1.weight became infinite or NaN in epoch 2: lower optimizer.lr"):
         pj.fit(recipe, tmp_path, reporters=[Watcher(after_batch={2 * BATCHES: spoil})])

@@ -21,18 +21,17 @@ import torch
 from numba import cfunc, types
 from torch import Tensor
 
-from picojoule.kernels import fused as elementwise
-from picojoule.kernels import jit as machine_code
+from picojoule.kernels import fused, jit
 from picojoule.kernels import threads as team
 from picojoule.kernels.thread_count import threads
 from picojoule.neurons.spike import spike
 from picojoule.neurons.surrogate import S3NN
 
 PASSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "s3nn": lambda grad, u: elementwise.times_s3nn(grad, u, 1.0, 0.25, 0.6),
-    "sigmoid": lambda grad, u: elementwise.times_sigmoid(grad, u, 1.0, 0.25),
-    "triangle": lambda grad, u: elementwise.times_triangle(grad, u, 1.0),
-    "drop": lambda grad, u: elementwise.drop(grad, 5, 1 << 30, 1.25),
+    "s3nn": lambda grad, u: fused.times_s3nn(grad, u, 1.0, 0.25, 0.6),
+    "sigmoid": lambda grad, u: fused.times_sigmoid(grad, u, 1.0, 0.25),
+    "triangle": lambda grad, u: fused.times_triangle(grad, u, 1.0),
+    "drop": lambda grad, u: fused.drop(grad, 5, 1 << 30, 1.25),
 }
 BLOCK = team.BLOCK
 SIZES = (0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 3 * BLOCK + 17)
@@ -61,7 +60,7 @@ def drawn(size: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor
 
 def bits(x: Tensor) -> bytes:
     """In the order of the memory."""
-    return elementwise._flat(x).tobytes()
+    return fused._flat(x).tobytes()
 
 
 # --- The same bits ---------------------------------------------------------------------------------------------------
@@ -100,7 +99,7 @@ def test_nothing_is_written_around_the_result(count: int) -> None:
         out = np.full(size + 2 * 64, 7, dtype=np.float32)
         with threads(count):
             arrays = (x.ctypes.data, out[64:].ctypes.data)
-            team.run(elementwise._drop, types.float32, arrays, (5, 0, 0, 2), size)
+            team.run(fused._drop, types.float32, arrays, (5, 0, 0, 2), size)
         assert out.tolist() == [7] * 64 + [6] * size + [7] * 64
 
 
@@ -255,11 +254,11 @@ def test_no_interruption_is_lost_while_the_compiler_is_at_work(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_no_machine_code_knows_of_python() -> None:
-    kernels = [getattr(elementwise, name) for name in ("_times_s3nn", "_times_sigmoid", "_times_triangle", "_drop")]
+    kernels = [getattr(fused, name) for name in ("_times_s3nn", "_times_sigmoid", "_times_triangle", "_drop")]
     signatures = [team._signature(element) for element in (types.float32, types.uint16)]
     functions = [(kernel, signature) for kernel in kernels for signature in signatures]
     for function, signature in [(team._take_blocks, team._MEMBER), *functions]:
-        code = cfunc(signature, **machine_code._FOR_MACHINE_CODE)(function).inspect_llvm()
+        code = cfunc(signature, **jit._FOR_MACHINE_CODE)(function).inspect_llvm()
         called = set(re.findall(r"@([\w.]+)\(", code))
         assert all(function.__name__ in name or name.startswith("llvm.") for name in called), called
 
@@ -309,7 +308,7 @@ def test_a_sweep_forks_its_workers_before_they_could_be_told_to_go_on_alone() ->
 
 def test_machine_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    first, second = (machine_code._compile(team._take_blocks, team._MEMBER) for _ in range(2))
+    first, second = (jit._compile(team._take_blocks, team._MEMBER) for _ in range(2))
     assert (first.cache_hits, second.cache_hits) == (0, 1)
 
 
@@ -317,7 +316,7 @@ def test_machine_code_that_cannot_be_kept_is_made_all_the_same() -> None:
     names: dict[str, Callable[..., None]] = {}
     exec("def increase(counter):\n    counter[0] += 1", names)  # of no file, beside which it could be kept
     counter = ctypes.c_int64(41)
-    address = machine_code.entry(names["increase"], types.void(types.CPointer(types.int64)))
+    address = jit.entry(names["increase"], types.void(types.CPointer(types.int64)))
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(ctypes.addressof(counter))
     assert counter.value == 42
 

@@ -17,8 +17,7 @@ import pytest
 import picojoule as pj
 import tiny
 from picojoule.io.signals import Interrupted
-from picojoule.search.sweep import Job
-from picojoule.search.sweep import ray_backend as cluster_module
+from picojoule.search.sweep import Job, ray_backend
 from picojoule.search.sweep.ray_backend import Cluster
 from tiny import traces
 
@@ -243,14 +242,14 @@ def test_what_a_killed_driver_left_on_a_machine_is_not_taken_for_another_model(
 
 def test_a_run_folder_keeps_its_ticket_until_it_is_made_anew(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "a"
-    first = cluster_module._ticket(folder)
-    assert cluster_module._ticket(folder) == first != cluster_module._ticket(tmp_path / "runs" / "b")
+    first = ray_backend._ticket(folder)
+    assert ray_backend._ticket(folder) == first != ray_backend._ticket(tmp_path / "runs" / "b")
     (folder / ".ticket").write_text("../../elsewhere")
-    second = cluster_module._ticket(folder)
+    second = ray_backend._ticket(folder)
     assert second.isalnum()
     assert second not in ("", first)
     (folder / ".ticket").unlink()
-    assert cluster_module._ticket(folder) not in (first, second)
+    assert ray_backend._ticket(folder) not in (first, second)
 
 
 @pytest.mark.slow

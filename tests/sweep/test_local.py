@@ -23,8 +23,7 @@ import torch
 import picojoule as pj
 import tiny
 from picojoule.io.signals import Interrupted
-from picojoule.search.sweep import Job, worker
-from picojoule.search.sweep import local_backend as local
+from picojoule.search.sweep import Job, local_backend, worker
 from picojoule.search.sweep.jobs import Ended, Said
 from tiny import traces
 
@@ -142,15 +141,15 @@ def test_mistakes(tmp_path: Path, settings: dict[str, Any], part: str) -> None:
 
 
 def test_the_cores_are_divided_among_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 1 <= local.cores() <= (os.cpu_count() or 1)
-    monkeypatch.setattr(local, "cores", lambda: 8)
+    assert 1 <= local_backend.cores() <= (os.cpu_count() or 1)
+    monkeypatch.setattr(local_backend, "cores", lambda: 8)
     recipes = [tiny.recipe(), tiny.recipe("training.threads=3")]
-    assert local.default_workers(recipes[:1]) == 8
-    assert local.default_workers(recipes) == 2
-    assert local.default_workers([tiny.recipe("training.threads=16")]) == 1
-    assert local.default_workers([]) == 8
+    assert local_backend.default_workers(recipes[:1]) == 8
+    assert local_backend.default_workers(recipes) == 2
+    assert local_backend.default_workers([tiny.recipe("training.threads=16")]) == 1
+    assert local_backend.default_workers([]) == 8
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    assert local.default_workers(recipes[:1]) == 3
+    assert local_backend.default_workers(recipes[:1]) == 3
 
 
 def test_each_worker_has_the_threads_of_the_recipe_and_a_gpu_of_its_own(
@@ -269,7 +268,7 @@ def test_a_process_that_cannot_be_started_is_tried_again_and_then_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     recipes = [tiny.recipe("seed=1"), tiny.recipe("seed=2")]
-    process = type(local._context().Process())
+    process = type(local_backend._context().Process())
     start = process.start
     seen: list[str] = []
 

@@ -14,9 +14,8 @@ import picojoule as pj
 import tiny
 from picojoule.energy.units import format_joules
 from picojoule.runs.model import build_model
-from picojoule.training import fit as engine
-from picojoule.training import setup as starting
-from picojoule.training.budget import controller as steering
+from picojoule.training import fit, setup
+from picojoule.training.budget import controller
 from tiny import Watcher, signal_to_self, traces
 
 SHORT = ("penalty.strength=0", "training.epochs=4")
@@ -81,7 +80,7 @@ def test_a_named_baseline_run_gives_the_reference(tmp_path: Path) -> None:
 def test_a_stopped_budget_run_goes_on_to_the_same_end(tmp_path: Path, batch: int) -> None:
     recipe = tiny.recipe(*SHORT, "penalty.budget=40%")
     undisturbed = traces(pj.fit(recipe, tmp_path / "undisturbed"))
-    with pytest.raises(engine.Interrupted):
+    with pytest.raises(fit.Interrupted):
         pj.fit(recipe, tmp_path, reporters=[Watcher(after_batch={batch: signal_to_self(signal.SIGTERM)})])
     assert traces(pj.fit(recipe, tmp_path)) == undisturbed
 
@@ -108,7 +107,7 @@ def test_any_network_is_steered_and_left_as_it_was(
         built.append((model, settings(model)))
         return model
 
-    monkeypatch.setattr(starting, "build_model", build)
+    monkeypatch.setattr(setup, "build_model", build)
     run = pj.fit(tiny.recipe(*SHORT, "penalty.budget=50%", *overrides), tmp_path)
     assert run.metrics[-1]["strength"] != 0
     [(model, before)] = built
@@ -124,14 +123,14 @@ def test_the_averages_of_a_budget_run_are_settled_after_every_epoch_that_is_stee
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled: list[int] = []
-    settle = steering.settle_averages
+    settle = controller.settle_averages
 
     def noted(model: nn.Module, batches: Iterable[Tensor]) -> None:
         batches = list(batches)
         settled.append(sum(map(len, batches)))
         settle(model, batches)
 
-    monkeypatch.setattr(steering, "settle_averages", noted)
+    monkeypatch.setattr(controller, "settle_averages", noted)
     pj.fit(tiny.recipe(*SHORT), tmp_path)
     assert settled == []
     pj.fit(tiny.recipe(*SHORT, "penalty.budget=50%"), tmp_path)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from picojoule.kernels import fused as elementwise
+from picojoule.kernels import fused
 from picojoule.kernels.thread_count import threads
 from picojoule.zoo.dropout import Dropout
 
@@ -51,7 +51,7 @@ def test_neighbours_positions_and_calls_are_independent() -> None:
 
 def test_seeds_that_differ_in_one_bit_have_nothing_in_common() -> None:
     p, n = 0.5, 100_000
-    masks = [elementwise.drop(torch.ones(n), seed, elementwise.LEVELS // 2, 1.0) - p for seed in (0, 1, 2, 1 << 32, 7)]
+    masks = [fused.drop(torch.ones(n), seed, fused.LEVELS // 2, 1.0) - p for seed in (0, 1, 2, 1 << 32, 7)]
     for one, other in itertools.combinations(masks, 2):
         for shift in (0, 1, 2):
             together = one[shift:] * other[: n - shift]
@@ -62,7 +62,7 @@ def test_every_bit_of_a_draw_is_fair() -> None:
     """Thresholds at all powers of two: a draw is below 2ᵏ as often as a uniform one of 32 bits."""
     n = 1 << 20
     for k in range(16, 32):
-        share = (elementwise.drop(torch.ones(n), 99, 1 << k, 1.0) == 0).double().mean().item()
+        share = (fused.drop(torch.ones(n), 99, 1 << k, 1.0) == 0).double().mean().item()
         expected = 2.0 ** (k - 32)
         assert abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / n)
 
@@ -70,10 +70,10 @@ def test_every_bit_of_a_draw_is_fair() -> None:
 def test_threads_and_blocks_change_nothing() -> None:
     x = torch.randn(300_001)
     with threads(1):
-        alone = elementwise.drop(x, 5, 1 << 30, 1.25)
+        alone = fused.drop(x, 5, 1 << 30, 1.25)
     with threads(3):
-        assert torch.equal(elementwise.drop(x, 5, 1 << 30, 1.25), alone)
-    assert torch.equal(elementwise.drop(x[:100], 5, 1 << 30, 1.25), alone[:100])
+        assert torch.equal(fused.drop(x, 5, 1 << 30, 1.25), alone)
+    assert torch.equal(fused.drop(x[:100], 5, 1 << 30, 1.25), alone[:100])
 
 
 def test_counts_per_sample_spread_like_a_binomial() -> None:

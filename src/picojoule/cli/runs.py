@@ -15,7 +15,7 @@ from picojoule.recipe import Recipe
 from picojoule.search import sweep as sweeping
 from picojoule.search.frontier import Plan, Schedule, frontier
 from picojoule.search.sweep import Where
-from picojoule.training import fit as engine
+from picojoule.training import fit
 from picojoule.training.display import Display, TensorBoard
 from picojoule.training.reporters import Reporter
 
@@ -43,7 +43,7 @@ def train(
         if any(change.partition("=")[0].strip() == "penalty.budget" for change in changes):
             raise PicojouleError("--budget and penalty.budget=… say the same: give one of the two")
         changes = ["penalty.strength=0", *changes, f"penalty.budget={budget}"]
-    run = engine.fit(Recipe.load(recipe, *changes), into, reporters=reporters, accelerator=accelerator, devices=devices)
+    run = fit.fit(Recipe.load(recipe, *changes), into, reporters=reporters, accelerator=accelerator, devices=devices)
     test = run.result["test"]
     energy = "" if test["joules"] is None else f", {format_joules(test['joules'])} an image"
     consent = " --trust" if ":" in run.recipe.model.name else ""

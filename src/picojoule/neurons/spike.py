@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from picojoule.errors import PicojouleError
-from picojoule.neurons import recomputation as recall
+from picojoule.neurons import recomputation
 from picojoule.neurons.surrogate import S3NN, ChecksThreshold, Fused, Surrogate
 
 _S3NN = S3NN()
@@ -76,7 +76,7 @@ class _Heaviside(Function):
     def setup_context(ctx: Any, inputs: tuple[Tensor, float, Surrogate], output: Tensor) -> None:
         u, ctx.threshold, ctx.surrogate = inputs
         ctx.eps = None
-        if is_eager(u) and (found := recall.source(u)) is not None:
+        if is_eager(u) and (found := recomputation.source(u)) is not None:
             kept, ctx.eps = found
             ctx.save_for_backward(*kept)
         else:
@@ -85,7 +85,7 @@ class _Heaviside(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         saved = ctx.saved_tensors
-        u = saved[0] if ctx.eps is None else recall.Source(*saved).potential(ctx.eps)
+        u = saved[0] if ctx.eps is None else recomputation.Source(*saved).potential(ctx.eps)
         surrogate: Surrogate = ctx.surrogate
         if isinstance(surrogate, Fused) and _is_its_own(surrogate) and _at_once(grad, u):
             return surrogate.times(grad, u, ctx.threshold), None, None

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from picojoule.io.tables import Cell, Column, Estimate, Sheet
-from picojoule.paper import comparison as beside
-from picojoule.paper import reference
+from picojoule.paper import comparison, reference
 from picojoule.paper.context import Bench, Findings, Work
 from picojoule.paper.reference import Ablated
 from picojoule.paper.scales import Scale
@@ -72,14 +71,14 @@ class Ablation(Work):
     def _sheet(
         self, made: list[tuple[Ablated, dict[str, Estimate | None], Ablated | None]], names: dict[str, str]
     ) -> Sheet:
-        triples = {key: beside.columns(name, " [%]", scale=_PERCENT) for key, name in names.items()}
+        triples = {key: comparison.columns(name, " [%]", scale=_PERCENT) for key, name in names.items()}
         misprinted = reference.is_no_reference(self.label)
         lines: list[tuple[Cell, ...]] = []
         for row, ours, paper in made:
             line: list[Cell] = [f"{row.strength:.0e}" if row.strength else "0"]
             line += [f"{row.weight_decay:.0e}" if row.weight_decay else "0", str(int(row.decay_batch_norm))]
             for key, (column, *_) in triples.items():
-                line += beside.cells(ours[key], getattr(paper, key, None), column, misprinted)
+                line += comparison.cells(ours[key], getattr(paper, key, None), column, misprinted)
             lines.append(tuple(line))
         first = (Column("λ"), Column("λ_WD"), Column("B_BN"))
         return Sheet((*first, *(column for triple in triples.values() for column in triple)), tuple(lines))

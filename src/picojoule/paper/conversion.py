@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 from picojoule.data import DATASETS
-from picojoule.paper import conversion_chain as chain
-from picojoule.paper import reference
+from picojoule.paper import conversion_chain, reference
 from picojoule.paper.context import Bench, Findings, Work
 from picojoule.paper.curves import ONLY_SYN, Tradeoff, drawn_as, empty_curve, finished_curves, scored
 from picojoule.paper.scales import Scale
@@ -17,7 +16,7 @@ from picojoule.paper.settings import setting
 from picojoule.paper.step_time import Paces
 from picojoule.recipe import Recipe
 from picojoule.report import Curve, Point
-from picojoule.runs import evaluate as evaluation
+from picojoule.runs import evaluate
 from picojoule.runs.folder import Run
 
 STEPS = (1, 5, 10)
@@ -55,7 +54,7 @@ class Conversion(Work):
             recipe = scale.adapt(setting(self.tradeoff.base, *changes, f"seed={seed}"))
             if scale.name == "small":
                 recipe = recipe.override(f"data.limit_test={_SMALL_TEST}")
-            chains.append(chain.stages(recipe, ratio, count))
+            chains.append(conversion_chain.stages(recipe, ratio, count))
         return chains
 
     def seconds_beside(self, scale: Scale, paces: Paces) -> float:
@@ -101,4 +100,4 @@ class Conversion(Work):
 
 
 def _measured(run: Run, steps: int) -> dict[str, Any]:
-    return evaluation.evaluate(run, "test", convert_steps=steps).to_dict()
+    return evaluate.evaluate(run, "test", convert_steps=steps).to_dict()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from picojoule.io.tables import Column, Sheet
-from picojoule.paper import step_time as pace
+from picojoule.paper import step_time
 from picojoule.paper.experiments import EXPERIMENTS, Experiment
 from picojoule.paper.scales import SCALES, Scale, Size
 from picojoule.paper.settings import settings
@@ -64,7 +64,7 @@ class Line:
 
 def estimates(into: str | os.PathLike[str] = "runs/paper") -> tuple[Line, ...]:
     """Every experiment; takes some seconds, because each network trains for a moment."""
-    paces = {recipe.model.name: pace.measure(recipe) for recipe in _one_each(settings().values())}
+    paces = {recipe.model.name: step_time.measure(recipe) for recipe in _one_each(settings().values())}
     return tuple(
         Line(experiment, {size: _estimate(experiment, scale, paces, Path(into)) for size, scale in SCALES.items()})
         for experiment in EXPERIMENTS.values()

@@ -10,8 +10,7 @@ import torch
 from picojoule import report, zoo
 from picojoule.io.tables import Cell, Column, Sheet
 from picojoule.neurons.surrogate import SURROGATES
-from picojoule.paper import comparison as beside
-from picojoule.paper import reference
+from picojoule.paper import comparison, reference
 from picojoule.paper.context import Bench, Findings, Work
 from picojoule.paper.notation import DASH, block_notation, notation
 from picojoule.paper.settings import MODELS, OPTIMIZERS, settings
@@ -38,14 +37,14 @@ class Totals(Structural):
 
     def findings(self, bench: Bench) -> Findings:
         lines: list[tuple[Cell, ...]] = []
-        columns = (Column("model"), Column("term"), Column("ψ"), *beside.columns("Ω(1)", digits=0))
+        columns = (Column("model"), Column("term"), Column("ψ"), *comparison.columns("Ω(1)", digits=0))
         for model, printed in reference.totals().items():
             counted = {psi: _synapses(model, psi).to_dict()["penalty_at_one"] for psi in get_args(Psi)}
             for term in ("syn", "total", "balance"):
                 shown = "E_SNN/E_AC = Ω_syn" if term == "syn" else f"Ω_{term}"
                 for psi in ("paper", "uniform", "exact") if term == "syn" else ("paper",):
                     paper = printed[term] if psi == "paper" else None
-                    numbers = beside.cells(counted[psi][term], paper, columns[-1])
+                    numbers = comparison.cells(counted[psi][term], paper, columns[-1])
                     lines.append((MODELS[model], shown, psi if term == "syn" else "any", *numbers))
         return Findings({"totals": Sheet(columns, tuple(lines))})
 

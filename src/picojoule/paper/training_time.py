@@ -11,8 +11,7 @@ import torch
 from picojoule.io.tables import Cell, Column, Sheet
 from picojoule.kernels.allocator import kept_memory
 from picojoule.kernels.thread_count import threads
-from picojoule.paper import comparison as beside
-from picojoule.paper import reference
+from picojoule.paper import comparison, reference
 from picojoule.paper.context import Bench, Findings, Work
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import MODELS, setting
@@ -48,8 +47,8 @@ class TrainingTime(Work):
             for penalty in _PENALTIES:
                 paper = printed[penalty] if model == _PRINTED else None
                 shown = "none" if penalty == "none" else f"Ω_{penalty}"
-                lines.append((MODELS[model], shown, *beside.cells(ratios[penalty], paper, Column(""))))
-        columns = (Column("model"), Column("penalty"), *beside.columns("time / none", digits=3))
+                lines.append((MODELS[model], shown, *comparison.cells(ratios[penalty], paper, Column(""))))
+        columns = (Column("model"), Column("penalty"), *comparison.columns("time / none", digits=3))
         note = f"p = 1, Adam, {rounds} steps of each kind with {images} images, taken in turn on one network."
         return Findings({"training-time": Sheet(columns, tuple(lines))}, notes=(note,))
 

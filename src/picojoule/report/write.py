@@ -15,8 +15,7 @@ import altair as alt
 from picojoule.energy.units import format_joules
 from picojoule.io.files import made, write_atomically
 from picojoule.io.tables import Column, Sheet
-from picojoule.report import figures
-from picojoule.report import pictures as drawing
+from picojoule.report import figures, pictures
 from picojoule.report.collection import STATES, Collection, Entry, gather
 from picojoule.report.curve import Setting, budget_label, kind_label, mean_table, measured, settings, variant_label
 from picojoule.report.finding import TOLERATED_LOSSES, Finding, Level, finding
@@ -89,7 +88,7 @@ def write(
     files = [*_write_tables(into / "tables", collection, found, scores)]
     for name, setting, entry, counted in list(zip(_file_names(found), found, chosen, synapses, strict=True))[:drawn]:
         for kind, chart in _pictures(setting, entry, counted).items():
-            files += drawing.save(chart, made(into / "figures") / f"{kind}-{name}")
+            files += pictures.save(chart, made(into / "figures") / f"{kind}-{name}")
     shares = [
         {"layers": list(counted), "terms": terms_at_one(counted, setting.recipe["energy.hardware"])}
         if counted is not None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from picojoule.errors import PicojouleError
 from picojoule.io.signals import Interrupted, Stop
 from picojoule.search.sweep.jobs import Begun, Crew, Event, Held, Job, Reached, Said, State, Watcher
-from picojoule.training import fit as engine
+from picojoule.training import fit
 
 _ATTEMPTS = 2
 _PATIENCE = 0.2
@@ -80,7 +80,7 @@ class Schedule:
         if not job.run.finished:
             return False
         try:
-            engine.fit(job.recipe, job.run.path.parent)  # checks that the result is this recipe's and readable
+            fit.fit(job.recipe, job.run.path.parent)  # checks that the result is this recipe's and readable
         except PicojouleError as fault:
             self._turn(job, "failed", str(fault))
         else:

@@ -12,7 +12,7 @@ from picojoule.io.signals import Interrupted
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Busy, Run
 from picojoule.search.sweep.jobs import Begun, Ended, Event, Held, Reached, Said
-from picojoule.training import fit as engine
+from picojoule.training import fit
 from picojoule.training.display import Rhythm
 
 _PAUSE = 0.25
@@ -46,7 +46,7 @@ class Messenger:
 def train(recipe: Recipe, into: Path, tell: Callable[[Event], None], wait: bool) -> Ended | Held:
     """One attempt at a run: how it ended, whatever happened."""
     try:
-        engine.fit(recipe, into, reporters=[Messenger(tell)], wait=wait)
+        fit.fit(recipe, into, reporters=[Messenger(tell)], wait=wait)
     except Busy:
         return Held()
     except (PicojouleError, Interrupted) as fault:
