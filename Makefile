@@ -52,9 +52,9 @@ bench: $(INSTALLED)  ## run every benchmark
 # sinabs needs an older nir than the others. A framework that is missing where it is named fails the tests.
 peers: $(PEERS_VENV)/.installed $(SINABS_VENV)/.installed  ## the tests of networks of other frameworks, each in its environment
 	PICOJOULE_FRAMEWORKS="spikingjelly snntorch norse neurobench" \
-		$(PEERS_VENV)/bin/python -m pytest -q -n $(WORKERS) tests/peers --ignore tests/peers/test_peers.py
+		$(PEERS_VENV)/bin/python -m pytest -q -n $(WORKERS) tests/spikes/frameworks --ignore tests/spikes/frameworks/test_frameworks.py
 	PICOJOULE_FRAMEWORKS="sinabs" \
-		$(SINABS_VENV)/bin/python -m pytest -q -n $(WORKERS) tests/peers --ignore tests/peers/test_peers.py
+		$(SINABS_VENV)/bin/python -m pytest -q -n $(WORKERS) tests/spikes/frameworks --ignore tests/spikes/frameworks/test_frameworks.py
 
 agreement: $(PEERS_VENV)/.installed $(SINABS_VENV)/.installed  ## compare with the peers' counters, write docs/agreement.md
 	$(PEERS_VENV)/bin/python benchmarks/agreement.py --sinabs $(SINABS_VENV)/bin/python --out docs/agreement.md
@@ -71,7 +71,7 @@ layers: $(INSTALLED)
 
 # A Chromium for the tests of the report page: the one on the path, or Debian's in the cache (needs no rights).
 browser: $(INSTALLED)
-	$(BIN)/python tests/browser.py
+	$(BIN)/python tests/helpers/browser.py
 
 # The clean environment holds the wheel and what it declares, nothing else: a missing dependency or data file shows.
 wheel: $(INSTALLED)

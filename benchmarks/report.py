@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.progress import track
 from timing import console, describe_machine
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))
 import browser
 import picojoule as pj
 import synthetic

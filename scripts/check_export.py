@@ -20,7 +20,7 @@ import torch
 
 import picojoule as pj
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))
 from agreement import compare, itself, nir_executor, onnx_executor
 
 

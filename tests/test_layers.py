@@ -37,10 +37,17 @@ def test_the_layers_hold(copy: Path) -> None:
 
 
 def test_imports_upwards_and_modules_without_a_layer_are_caught(copy: Path) -> None:
-    upwards = {"errors": "surrogate", "neuron": "rules", "synapse": "energy", "energy": "penalty", "penalty": "zoo"}
+    upwards = {
+        "errors": "neurons",
+        "neurons.spike": "synapses.rules",
+        "synapses.trace": "energy",
+        "energy.meter": "penalty",
+        "penalty": "zoo",
+        "spikes.layout": "spikes.watch",
+    }
     package = copy / "src" / "picojoule"
     for lower, upper in upwards.items():
-        with (package / f"{lower}.py").open("a") as module:
+        with (package / f"{lower.replace('.', '/')}.py").open("a") as module:
             module.write(f"\nimport picojoule.{upper}\n")
     (package / "homeless.py").write_text("")
     result = lint_imports(copy)

@@ -21,6 +21,7 @@ import torch
 from numba import cfunc, types
 from torch import Tensor
 
+from alarm import Alarm, Rang
 from picojoule.kernels import fused, jit
 from picojoule.kernels import threads as team
 from picojoule.kernels.thread_count import threads
@@ -173,23 +174,6 @@ def test_a_backward_pass_in_another_thread(alone: Callable[[Callable[[], Tensor]
 with_timers = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no such timer")
 
 
-class Rang(Exception):
-    """Raised by the handler of a timer's signal."""
-
-
-class Alarm:
-    """Rings after a while, if `armed` still, and counts how often that was."""
-
-    def __init__(self) -> None:
-        self.armed, self.rung = False, 0
-
-    def __call__(self, *_: object) -> None:
-        if self.armed:
-            self.armed = False
-            self.rung += 1
-            raise Rang
-
-
 @with_timers
 def test_no_interruption_is_lost_and_what_returns_is_complete() -> None:
     delays, alarm, caught = random.Random(0), Alarm(), 0
@@ -222,8 +206,8 @@ def test_no_interruption_is_lost_and_what_returns_is_complete() -> None:
 WHILE_COMPILING = """
 import signal
 import torch
-from picojoule import elementwise
-from test_team import Alarm, Rang
+from alarm import Alarm, Rang
+from picojoule.kernels import fused
 
 alarm, caught, result = Alarm(), 0, None
 signal.signal(signal.SIGALRM, alarm)
@@ -232,7 +216,7 @@ while result is None:
     signal.setitimer(signal.ITIMER_REAL, 0.005 * 1.1**caught)  # ever later, so that an end is reached on any machine
     try:
         alarm.armed = True
-        result = elementwise.drop(x, 5, 0, 2.0)
+        result = fused.drop(x, 5, 0, 2.0)
         alarm.armed = False
     except Rang:
         caught += 1
@@ -245,7 +229,7 @@ print(alarm.rung, caught)
 @pytest.mark.slow
 @with_timers
 def test_no_interruption_is_lost_while_the_compiler_is_at_work(tmp_path: Path) -> None:
-    finished = python(WHILE_COMPILING, NUMBA_CACHE_DIR=str(tmp_path), PYTHONPATH=os.pathsep.join([*sys.path, HERE]))
+    finished = python(WHILE_COMPILING, NUMBA_CACHE_DIR=str(tmp_path))
     assert finished.returncode == 0, finished.stderr
     assert "Exception ignored" not in finished.stderr
     rung, caught = map(int, finished.stdout.split())
@@ -319,9 +303,6 @@ def test_machine_code_that_cannot_be_kept_is_made_all_the_same() -> None:
     address = jit.entry(names["increase"], types.void(types.CPointer(types.int64)))
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(ctypes.addressof(counter))
     assert counter.value == 42
-
-
-HERE = str(Path(__file__).parent)
 
 
 def python(code: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ import pytest
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
 
-RECIPES = Path(__file__).parents[1] / "recipes"
+RECIPES = Path(__file__).parents[2] / "recipes"
 FILES = sorted(RECIPES.rglob("*.toml"))
 
 BASE = 'model.name = "cnn7"\ndata.name = "fashion-mnist"\n'

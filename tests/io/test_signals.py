@@ -34,7 +34,8 @@ def pressed(folder: Path, at: str, *command: str, ignored: bool = False) -> subp
     (folder / "bin").mkdir()
     (folder / "bin" / "picojoule").write_text(SCRIPT)
     path = os.pathsep.join([str(folder), str(Path(pj.__file__).parents[1])])
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if ignored else None
+    # What a process ignores its children ignore too, and some shells let jobs in the background ignore Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
     try:
         return subprocess.run(
             [sys.executable, *command],
@@ -46,8 +47,7 @@ def pressed(folder: Path, at: str, *command: str, ignored: bool = False) -> subp
             check=False,
         )
     finally:
-        if ignored:
-            signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("command", [("-m", "picojoule"), ("bin/picojoule",)], ids=["module", "script"])

@@ -17,7 +17,7 @@ import tiny
 from picojoule.cli import main
 from picojoule.runs.result import Damage, checked_metrics, checked_result
 
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = Path(__file__).parents[2] / "results"
 RECIPE = tiny.recipe("penalty.strength=0", "training.epochs=2")
 
 WRONG: dict[str, dict[str, Any]] = {

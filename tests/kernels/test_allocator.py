@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 
 MEASURING = """
 import torch
-from picojoule.memory import kept_memory
+from picojoule.kernels.allocator import kept_memory
 
 MIB = 1 << 20
 

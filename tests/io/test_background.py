@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -184,13 +183,13 @@ def test_many_callers_get_one_result() -> None:
 STORM = """
 import random, signal, sys
 import torch
-from picojoule import machine_code
-from test_team import Alarm, Rang
+from alarm import Alarm, Rang
+from picojoule.kernels import jit
 
 class Compiled:
     address = 42
 
-machine_code._compile = lambda function, signature: Compiled()
+jit._compile = lambda function, signature: Compiled()
 torch.ones(1 << 20).sum()  # threads of PyTorch's that may receive the signals
 alarm, caught, delays = Alarm(), 0, random.Random(0)
 signal.signal(signal.SIGALRM, alarm)
@@ -200,7 +199,7 @@ while caught < 3000:
         signal.setitimer(signal.ITIMER_REAL, delays.uniform(5e-6, 2e-4))
         try:
             alarm.armed = True
-            done = machine_code.entry(function, None)
+            done = jit.entry(function, None)
             alarm.armed = False
         except Rang:
             caught += 1
@@ -222,7 +221,7 @@ def test_in_a_storm_of_alarms_none_is_lost_and_nobody_waits_for_ever() -> None:
 def test_the_interpreter_waits_for_what_is_under_way_and_starts_nothing_more() -> None:
     code = """
 import sys, time
-from picojoule.background import Task
+from picojoule.io.background import Task
 
 def late():
     time.sleep(0.5)
@@ -230,7 +229,7 @@ def late():
 
 Task(late).start()
 while True:
-    from picojoule import background
+    from picojoule.io import background
     if background._under_way:
         break
 """
@@ -239,7 +238,7 @@ while True:
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent)])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=600, check=False
     )

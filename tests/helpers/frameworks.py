@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 import picojoule as pj
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "docs" / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 STEPS, BATCH = 4, 3
 PYTHON = {"spikingjelly": (3, 11)}
 """The oldest version of Python, for a framework that needs a newer one than picojoule."""
