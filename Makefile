@@ -40,7 +40,7 @@ test: lint types layers browser  ## everything: check, the slow tests, other fra
 
 # KIND and ONLY run one case again, JOURNAL=file keeps what is done: started again, only the rest is run.
 fuzz: $(INSTALLED)  ## random networks, recipes, command lines and files against what is promised (CASES=10000 SEED=0)
-	PYTHONPATH=tests $(BIN)/python -m fuzz --workers $(WORKERS) $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED)) \
+	PYTHONPATH=tests:tests/helpers $(BIN)/python -m fuzz --workers $(WORKERS) $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(KIND),--kind $(KIND)) $(if $(ONLY),--only $(ONLY)) $(if $(JOURNAL),--journal $(JOURNAL))
 
 demo: $(INSTALLED)  ## train without and with the penalty, print the two bills, write demo/report.html
