@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules import module as registry
 from torch.nn.utils.parametrize import is_parametrized
 from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import forward_hooks, forward_pre_hooks, global_forward_hooks
 
 _KNOWN = ("torch.nn.modules.", "picojoule.")
 """Where the classes live whose forward pass is known."""
@@ -59,9 +59,9 @@ def alteration(layer: nn.Module) -> Alteration | None:
 
 def hooks_of(module: nn.Module) -> Alteration | None:
     """Hooks that may change what goes into a module or comes out of it."""
-    if module._forward_hooks:
+    if forward_hooks(module):
         return Alteration("has forward hooks", "remove them")
-    if not all(map(_computes_weights, module._forward_pre_hooks.values())):
+    if not all(map(_computes_weights, forward_pre_hooks(module).values())):
         return Alteration("has forward pre-hooks", "remove them")
     return None
 
@@ -69,7 +69,7 @@ def hooks_of(module: nn.Module) -> Alteration | None:
 def computes_weights(layer: nn.Module) -> bool:
     """Whether some of a layer's weights are made from others in every pass, so that what it shows may be stale."""
     held = {"weight", "bias"} & vars(layer).keys()  # where a hook puts them
-    return bool(held) or is_parametrized(layer) or any(map(_computes_weights, layer._forward_pre_hooks.values()))
+    return bool(held) or is_parametrized(layer) or any(map(_computes_weights, forward_pre_hooks(layer).values()))
 
 
 def unreadable_weights(layer: nn.Module) -> str | None:
@@ -99,12 +99,11 @@ def refuse_low_precision(tensor: Tensor, what: str) -> None:
 
 def refuse_global_hooks(what: str) -> None:
     """Hooks for every module of the process change what each layer does, whatever it shows itself."""
-    for hooks in (registry._global_forward_hooks, registry._global_forward_pre_hooks):
-        for hook in hooks.values():
-            name = getattr(hook, "__qualname__", type(hook).__name__)
-            raise PicojouleError(
-                f"a forward hook for all modules is registered ({name}), which {what} would leave out: remove it first"
-            )
+    for hook in global_forward_hooks():
+        name = getattr(hook, "__qualname__", type(hook).__name__)
+        raise PicojouleError(
+            f"a forward hook for all modules is registered ({name}), which {what} would leave out: remove it first"
+        )
 
 
 def _computes_weights(hook: object) -> bool:

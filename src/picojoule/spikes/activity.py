@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from picojoule.errors import PicojouleError
-from picojoule.neurons.spike import is_transformed
+from picojoule.kernels.torch_private import is_transformed, version
 from picojoule.spikes.gradient import Lost
 from picojoule.spikes.layout import Clock, PoolClock, TimeLayout
 
@@ -56,7 +56,7 @@ class Activity(Mapping[str, Tensor]):
     ) -> None:
         """Note what a layer emitted; `binary` if its type can emit nothing but 0 and 1, `clock` if it says where time
         is, `lost` if a gradient was expected and is not there."""
-        self._calls.setdefault(name, []).append(_Emitted(spikes, spikes.view_as(spikes), spikes._version, lost))
+        self._calls.setdefault(name, []).append(_Emitted(spikes, spikes.view_as(spikes), version(spikes), lost))
         self._clocks[name] = clock
         if binary:
             self._binary.add(name)
@@ -75,7 +75,7 @@ class Activity(Mapping[str, Tensor]):
                 "`with picojoule.watch(model)` block"
             )
         for emitted in self._calls[name]:
-            if emitted.spikes._version != emitted.version:
+            if version(emitted.spikes) != emitted.version:
                 raise PicojouleError(
                     f"the spikes of {name!r} were overwritten in place behind the layer (x += y): write x = x + y"
                 )

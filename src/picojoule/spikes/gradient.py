@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from picojoule.kernels.torch_private import forward_mode_gradients_are_on
+
 
 class Lost(enum.Enum):
     """By what spikes lost their gradient."""
@@ -69,4 +71,4 @@ def _trains(parameters: Iterable[nn.Parameter]) -> bool:
 
 def _inside_autograd_function() -> bool:
     """There, unlike under `no_grad`, forward-mode gradients are off too; inference mode switches off both."""
-    return not torch._C._is_fwd_grad_enabled() and not torch.is_inference_mode_enabled()
+    return not forward_mode_gradients_are_on() and not torch.is_inference_mode_enabled()

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import forward_hooks, has_compiled_forward
 from picojoule.neurons.spike import Spike
 from picojoule.spikes.activity import Activity
 from picojoule.spikes.gradient import GradientWatch
@@ -92,13 +93,13 @@ def watch(
 
 def _emits_only_zero_and_one(module: nn.Module) -> bool:
     """A neuron of picojoule's own that nobody has tampered with."""
-    return type(module) is Spike and not module._forward_hooks and "forward" not in vars(module)
+    return type(module) is Spike and not forward_hooks(module) and "forward" not in vars(module)
 
 
 def _hookable(model: nn.Module) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise PicojouleError(f"watch needs an nn.Module, not {type(model).__name__}")
-    if any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None for m in model.modules()):
+    if any(map(has_compiled_forward, model.modules())):
         raise PicojouleError(
             "a compiled module cannot be watched, because its hooks need not fire: watch and call the module that "
             "was given to torch.compile"

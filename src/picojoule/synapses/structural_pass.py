@@ -27,10 +27,16 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import (
+    SET_GRAD_ENABLED,
+    SUBMODULES,
+    TorchDispatchMode,
+    torch_function_disabled,
+    tree_leaves,
+    tree_map_only,
+)
 from picojoule.spikes.frameworks import Silent, kind_of
 from picojoule.spikes.spiking import (
     described,
@@ -305,7 +311,7 @@ class StructuralPass(TorchFunctionMode):
                 "value of a recurrent state, its synapses cannot be counted: leave the recurrence out; else "
                 "compute the constant beforehand"
             )
-        if name == "_set_grad_enabled":
+        if name == SET_GRAD_ENABLED:
             self._copies.gradients = bool(args[0])
         with self._sanctioning():
             out = self._masks.followed(func, args, kwargs, target, lambda: self._plain(func, args, kwargs, target))
@@ -593,7 +599,7 @@ class _Kernels(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         self._structural.ran_kernel(func.overloadpacket.__name__, func.namespace)
-        with torch._C.DisableTorchFunction():  # a kernel is no operation of the model
+        with torch_function_disabled():  # a kernel is no operation of the model
             return func(*args, **(kwargs or {}))
 
 
@@ -604,7 +610,7 @@ def unregistered(model: nn.Module) -> list[tuple[str, nn.Module]]:
         (f"{path}.{name}".lstrip("."), leaf)
         for path, module in model.named_modules()
         for name, value in vars(module).items()
-        if name != "_modules"
+        if name != SUBMODULES
         for leaf in tree_leaves(value)
         if isinstance(leaf, nn.Module) and leaf not in registered
     ]

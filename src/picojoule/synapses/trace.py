@@ -14,16 +14,15 @@ both the energy meter and the penalty read. Conventions (`psi=`):
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import compiler_is_loaded, tree_leaves
 from picojoule.spikes.layout import TimeLayout, completed
 from picojoule.spikes.spiking import clock_of, spiking_modules, unwrap
 from picojoule.synapses.repetition import OtherBatch, check_all_weights_ran, check_second_call, holds_a_state
@@ -214,7 +213,7 @@ def _call(model: nn.Module, structural: StructuralPass, arguments: tuple[Any, ..
 
 def _uncompiled() -> contextlib.AbstractContextManager[Any]:
     """Compiled parts of the model run as they were written; nothing is compiled if the compiler was never loaded."""
-    if "torch._dynamo" not in sys.modules:
+    if not compiler_is_loaded():
         return contextlib.nullcontext()
     stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
     return stance
