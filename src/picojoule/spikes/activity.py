@@ -110,7 +110,7 @@ class Activity(Mapping[str, Tensor]):
         gradient is enough there; what an autograd function hides is never on purpose.
         """
         calls = [emitted.lost for emitted in self._whole(name)]
-        lost = Lost.FUNCTION if Lost.FUNCTION in calls else Lost.NO_GRAD if set(calls) == {Lost.NO_GRAD} else None
+        lost = Lost.FUNCTION if Lost.FUNCTION in calls else None if None in calls else calls[-1]
         if lost is not None:
             raise PicojouleError(
                 f"the spikes of {name!r} were recorded without a gradient, {lost.where}, so a penalty on them trains "

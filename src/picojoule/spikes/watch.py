@@ -18,7 +18,7 @@ from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import forward_hooks, has_compiled_forward
 from picojoule.neurons.spike import Spike
 from picojoule.spikes.activity import Activity
-from picojoule.spikes.gradient import GradientWatch
+from picojoule.spikes.gradient import GradientWatch, modules_with_weights
 from picojoule.spikes.hooks import OnModule, hooked
 from picojoule.spikes.layout import TimeLayout, completed
 from picojoule.spikes.spiking import (
@@ -78,14 +78,15 @@ def watch(
         def hook(module: nn.Module, args: Any, output: Any) -> Any:
             emitted = first_output(name, output)
             spikes = _versioned(emitted)
-            lost = gradients.lost(module)
+            lost = gradients.lost(module, spikes)
             activity.record(name, spikes, binary=name in binary, clock=clocks[name], lost=lost)
             return None if spikes is emitted else replace_first_output(output, spikes)
 
         return module, hook
 
     recorders = [recording(name, module) for name, module in (layers | relays).items()]
-    with hooked(recorders, before=[(model, gradients.begin)]):
+    using = [(module, gradients.uses) for module in modules_with_weights(model)] if torch.is_grad_enabled() else []
+    with hooked(recorders, before=[(model, gradients.begin), *using]):
         yield activity
     if not activity:
         raise PicojouleError("nothing was recorded: run the model inside the `with picojoule.watch(model)` block")
