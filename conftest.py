@@ -29,7 +29,7 @@ _named_for_its_module = doctest.DocTestFinder._from_module  # type: ignore[attr-
 
 def _written_in(finder: doctest.DocTestFinder, module: ModuleType, found: Any) -> bool:
     if inspect.isfunction(found):
-        return found.__globals__ is vars(module)
+        return inspect.unwrap(found).__globals__ is vars(module)
     if inspect.isclass(found) and found.__module__ == "picojoule":
         return bool(re.search(rf"^class {found.__name__}\b", inspect.getsource(module), flags=re.MULTILINE))
     return bool(_named_for_its_module(finder, module, found))
