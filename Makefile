@@ -74,11 +74,14 @@ browser: $(INSTALLED)
 	$(BIN)/python tests/helpers/browser.py
 
 # The clean environment holds the wheel and what it declares, nothing else: a missing dependency or data file shows.
+# First with the core alone, then with every extra.
 wheel: $(INSTALLED)
 	rm -rf dist build
 	$(BIN)/python -m build --outdir dist .
 	$(PYTHON) -m venv $(WHEEL_VENV)
 	$(WHEEL_VENV)/bin/pip install --quiet --no-compile -c constraints.txt dist/*.whl
+	cd build && wheel-venv/bin/python -I ../.ci/check_core.py
+	$(WHEEL_VENV)/bin/pip install --quiet --no-compile -c constraints.txt "$$(echo dist/*.whl)[all]"
 	$(WHEEL_VENV)/bin/pip check
 	$(BIN)/python .ci/readme_script.py README.md > build/readme.py
 	cd build && wheel-venv/bin/python -I ../.ci/check_installed.py

@@ -8,6 +8,7 @@ shows.
 from __future__ import annotations
 
 import inspect
+import re
 from typing import NamedTuple
 
 import torch
@@ -20,7 +21,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import forward_hooks, forward_pre_hooks, global_forward_hooks
 
-_KNOWN = ("torch.nn.modules.", "picojoule.")
+_KNOWN = re.compile(r"torch\.nn\.modules\.|picojoule(\.|$)")
 """Where the classes live whose forward pass is known."""
 
 
@@ -47,11 +48,11 @@ def alteration(layer: nn.Module) -> Alteration | None:
     if hooked is not None:
         return hooked
     kinds = (kind for kind in type(layer).__mro__ if issubclass(kind, nn.Module))
-    kind = next(kind for kind in kinds if kind.__module__.startswith(_KNOWN))  # nn.Module is the last of them
+    kind = next(kind for kind in kinds if _KNOWN.match(kind.__module__))  # nn.Module is the last of them
     replaced = [name for name in vars(layer) if inspect.isroutine(getattr(type(layer), name, None))]
     if replaced:
         return Alteration(f"has a {replaced[0]} of its own, set on the instance", "make it a module of its own class")
-    if type(layer).forward is not kind.forward or kind.forward.__module__ != kind.__module__:
+    if type(layer).forward is not kind.forward or not _KNOWN.match(kind.forward.__module__):
         home = kind.__module__.partition(".")[0]
         return Alteration(f"has another forward pass than the {kind.__name__} of {home}", "use that one as it is")
     return None
