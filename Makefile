@@ -40,7 +40,7 @@ test: lint types layers browser  ## everything: check, the slow tests, other fra
 
 # KIND and ONLY run one case again, JOURNAL=file keeps what is done: started again, only the rest is run.
 fuzz: $(INSTALLED)  ## random networks, recipes, command lines and files against what is promised (CASES=10000 SEED=0)
-	PYTHONPATH=tests $(BIN)/python -m fuzz --workers $(WORKERS) $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED)) \
+	PYTHONPATH=tests:tests/helpers $(BIN)/python -m fuzz --workers $(WORKERS) $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(KIND),--kind $(KIND)) $(if $(ONLY),--only $(ONLY)) $(if $(JOURNAL),--journal $(JOURNAL))
 
 demo: $(INSTALLED)  ## train without and with the penalty, print the two bills, write demo/report.html
@@ -74,11 +74,14 @@ browser: $(INSTALLED)
 	$(BIN)/python tests/helpers/browser.py
 
 # The clean environment holds the wheel and what it declares, nothing else: a missing dependency or data file shows.
+# First with the core alone, then with every extra.
 wheel: $(INSTALLED)
 	rm -rf dist build
 	$(BIN)/python -m build --outdir dist .
 	$(PYTHON) -m venv $(WHEEL_VENV)
 	$(WHEEL_VENV)/bin/pip install --quiet --no-compile -c constraints.txt dist/*.whl
+	cd build && wheel-venv/bin/python -I ../.ci/check_core.py
+	$(WHEEL_VENV)/bin/pip install --quiet --no-compile -c constraints.txt "$$(echo dist/*.whl)[all]"
 	$(WHEEL_VENV)/bin/pip check
 	$(BIN)/python .ci/readme_script.py README.md > build/readme.py
 	cd build && wheel-venv/bin/python -I ../.ci/check_installed.py

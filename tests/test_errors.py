@@ -13,6 +13,7 @@ from torch import nn
 import picojoule as pj
 from picojoule.energy.hardware import MemoryPriceList, PriceList
 from picojoule.errors import PicojouleError
+from picojoule.paper.conversion_chain import stages
 
 
 def network() -> nn.Module:
@@ -97,8 +98,8 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "sweep.load": lambda wrong: pj.sweep.load(wrong),
     "sweep.run: recipes": lambda wrong: pj.sweep.run(wrong or [wrong]),
     "sweep.run: on": lambda wrong: pj.sweep.run([], on=wrong),
-    "chain.stages": lambda wrong: pj.chain.stages(wrong, 0.5, 2),
-    "convert": lambda wrong: pj.convert.convert(wrong),
+    "conversion_chain.stages": lambda wrong: stages(wrong, 0.5, 2),
+    "convert": lambda wrong: pj.convert(wrong),
     "tradeoff.auc": lambda wrong: pj.tradeoff.auc(wrong, [0.9]),
     "events.compile": lambda wrong: pj.events.compile(wrong, torch.zeros(1, 4)),
     "export.to_nir": lambda wrong: pj.export.to_nir(wrong, torch.zeros(1, 4)),

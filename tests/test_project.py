@@ -27,12 +27,16 @@ CONSTRAINTS = [
     if line and not line.startswith("#")
 ]
 DECLARED = [
-    Requirement(line)
-    for line in (
-        *PYPROJECT["build-system"]["requires"],
-        *PYPROJECT["project"]["dependencies"],
-        *(line for extra in PYPROJECT["project"]["optional-dependencies"].values() for line in extra),
+    requirement
+    for requirement in map(
+        Requirement,
+        (
+            *PYPROJECT["build-system"]["requires"],
+            *PYPROJECT["project"]["dependencies"],
+            *(line for extra in PYPROJECT["project"]["optional-dependencies"].values() for line in extra),
+        ),
     )
+    if requirement.name != "picojoule"  # an extra that has the packages of another
 ]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 

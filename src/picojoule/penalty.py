@@ -26,7 +26,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from picojoule.errors import PicojouleError
-from picojoule.neurons.spike import is_transformed
+from picojoule.kernels.torch_private import is_transformed
 from picojoule.spikes.activity import Activity, check_activity
 from picojoule.spikes.sums import precise, summed_over_batch
 from picojoule.synapses.table import Layer, Synapses

@@ -106,7 +106,7 @@ class Worker:
 
 def _started() -> subprocess.Popen[bytes]:
     tests = Path(__file__).resolve().parents[1]
-    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), str(tests)]))
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), str(tests), str(tests / "helpers")]))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         [sys.executable, "-m", "fuzz", "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment

@@ -24,7 +24,7 @@ class Finder:
 sys.meta_path.insert(0, Finder())
 """
 # As installers write it.
-SCRIPT = "import sys\nfrom picojoule.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+SCRIPT = "import sys\nfrom picojoule.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a process cannot press its own Ctrl-C there")
 

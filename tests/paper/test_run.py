@@ -126,7 +126,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
 def test_where_every_run_failed_there_are_tables_and_no_empty_figure(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("picojoule.paper.run.sweep.run", lambda recipes, *_, **__: Outcome((), ()))
+    monkeypatch.setattr("picojoule.search.sweep.run", lambda recipes, *_, **__: Outcome((), ()))
     made = run(find(name), "smoke", tmp_path / "runs", tmp_path / "out")
     assert "auc" in made.findings.tables
     assert all(path.stat().st_size > 0 for path in made.files)

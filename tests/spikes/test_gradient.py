@@ -44,6 +44,10 @@ def without_gradient(body: nn.Module, x: Tensor) -> Tensor:
         return body(x)
 
 
+def detached(body: nn.Module, x: Tensor) -> Tensor:
+    return body[1](body[0](x).detach())
+
+
 def made(block: Callable[[nn.Module, Tensor], Tensor]) -> tuple[Net, pj.Penalty, Tensor]:
     torch.manual_seed(0)
     net = Net(block)
@@ -55,6 +59,10 @@ def made(block: Callable[[nn.Module, Tensor], Tensor]) -> tuple[Net, pj.Penalty,
     [
         (reentrant, r"'body.1' were recorded without a gradient, .*checkpoint.*: give .* use_reentrant=False"),
         (without_gradient, r"'body.1' were recorded without a gradient, under torch.no_grad\(\) inside the network"),
+        (
+            detached,
+            r"'body.1' were recorded without a gradient, though gradients are on .*: .*take away the detach\(\)",
+        ),
     ],
 )
 @pytest.mark.parametrize("by_layer", [False, True])
@@ -210,3 +218,47 @@ def test_layers_that_cost_nothing_need_no_gradient() -> None:
     only_last = pj.Penalty(penalty.synapses, lambda layer: layer.fan_out if layer.name == "spike" else 0)
     only_last(activity).backward()
     assert net.middle.weight.grad.any()
+
+
+class Reversed(nn.Module):
+    """The neuron is registered before the weights in front of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spike, self.first, self.head = pj.Spike(0.1), nn.Linear(4, 6), nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            spikes = self.spike(self.first(x))
+        return self.head(spikes)
+
+
+def test_the_order_in_which_modules_run_decides_not_that_of_their_names() -> None:
+    net = Reversed()
+    penalty = pj.Penalty(pj.trace(net, torch.zeros(1, 4)))
+    with pj.watch(net) as activity:
+        net(torch.randn(8, 4))
+    with pytest.raises(PicojouleError, match=r"under torch.no_grad\(\) inside the network"):
+        penalty(activity)
+    net.first.requires_grad_(False)
+    with pj.watch(net) as activity:
+        net(torch.randn(8, 4))
+    assert penalty(activity) > 0
+
+
+class Heaviside(nn.Module):
+    """A neuron without a surrogate gradient."""
+
+    def forward(self, u: Tensor) -> Tensor:
+        return (u >= 0.1).to(u.dtype)
+
+
+def test_a_neuron_without_a_surrogate_gradient_cannot_be_trained_by_a_penalty() -> None:
+    net = nn.Sequential(nn.Linear(4, 6), pj.declare_spiking(Heaviside()), nn.Linear(6, 2))
+    penalty = pj.Penalty(pj.trace(net, torch.zeros(1, 4)))
+    with pj.watch(net) as activity:
+        net(torch.randn(8, 4))
+    with pytest.raises(PicojouleError, match="give the neuron a surrogate gradient"):
+        penalty(activity)
+    with torch.no_grad():
+        assert penalty(activity) > 0

@@ -86,20 +86,32 @@ COMMAND = [sys.executable, "-c", "from picojoule.cli import main; main()", "trai
 
 
 @pytest.mark.slow
-def test_the_command_is_stopped_and_the_same_command_goes_on(undisturbed: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "recipe.toml").write_text(RECIPE.override("training.epochs=2000").to_toml())
+def test_the_command_is_stopped_and_the_same_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "marks").mkdir()
+    monkeypatch.setenv("TINY_MARKS", str(tmp_path / "marks"))
+    monkeypatch.setenv("TINY_PAUSE", str(tmp_path / "pause"))
+    recipe = RECIPE.override("model.name=tiny:paused")
+    undisturbed = traces(pj.fit(recipe, tmp_path / "undisturbed"))
+    (tmp_path / "recipe.toml").write_text(recipe.to_toml())
+    (tmp_path / "pause").touch()
     command = [*COMMAND, str(tmp_path / "recipe.toml"), "--into", str(tmp_path / "runs")]
-    environment = {**os.environ, "PYTHONPATH": str(Path(tiny.__file__).parent)}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    assert process.stderr is not None
-    assert process.stderr.readline().startswith("epoch 1: loss ")
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=600)
+    path = os.pathsep.join([str(Path(module.__file__ or "").parents[up]) for module, up in ((tiny, 0), (pj, 1))])
+    environment = {**os.environ, "PYTHONPATH": path}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
+        assert process.stderr is not None
+        assert any(line.startswith("epoch 1: loss ") for line in process.stderr)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=600)
     assert process.returncode == 1
-    assert out == ""
     assert err.splitlines()[-1].startswith("picojoule: stopped ")
     assert "the same command goes on from there" in err
     assert "Traceback" not in err
+    (tmp_path / "pause").unlink()
+    again = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=600)
+    assert again.returncode == 0, again.stderr
+    assert "epoch 1: loss " not in again.stderr  # it goes on, it does not begin again
+    assert traces(pj.Run.at(again.stdout.splitlines()[-1])) == undisturbed
 
 
 # --- Killed ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import typer
 import picojoule
 from picojoule.cli import data, networks, pages, runs, streams
 from picojoule.errors import PicojouleError, memory_ran_out
+from picojoule.io.extras import explained
 from picojoule.io.signals import CTRL_C, Interrupted, started
 
 app = typer.Typer(
@@ -82,6 +83,12 @@ def _status() -> int:
         return mistake.exit_code
     except PicojouleError as error:
         streams.note(f"picojoule: {error}")
+        return 2
+    except ModuleNotFoundError as fault:
+        told = explained(fault, "this command")
+        if not isinstance(told, PicojouleError):
+            raise
+        streams.note(f"picojoule: {told}")
         return 2
     except Interrupted as stop:
         streams.note(f"picojoule: {stop}")

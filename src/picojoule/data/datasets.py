@@ -165,7 +165,7 @@ def find(name: str) -> DataSet:
     (45000, 5000, 10000)
     >>> find("cifar10")
     Traceback (most recent call last):
-    picojoule.errors.PicojouleError: unknown data set 'cifar10': did you mean 'cifar-10'? choose one of ...
+    picojoule.PicojouleError: unknown data set 'cifar10': did you mean 'cifar-10'? choose one of ...
     """
     if isinstance(name, str) and name in DATASETS:
         return DATASETS[name]

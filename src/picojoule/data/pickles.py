@@ -93,7 +93,7 @@ def read_batch(content: bytes, where: str) -> dict[bytes, Any]:
     {b'label': 7}
     >>> read_batch(b"cos\\nsystem\\n(S'echo hello'\\ntR.", "an example")
     Traceback (most recent call last):
-    picojoule.errors.PicojouleError: an example names os.system, which no CIFAR batch does, so nothing of it was run ...
+    picojoule.PicojouleError: an example names os.system, which no CIFAR batch does, so nothing of it was run ...
     """
     try:
         with warnings.catch_warnings():

@@ -8,19 +8,20 @@ shows.
 from __future__ import annotations
 
 import inspect
+import re
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules import module as registry
 from torch.nn.utils.parametrize import is_parametrized
 from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import forward_hooks, forward_pre_hooks, global_forward_hooks
 
-_KNOWN = ("torch.nn.modules.", "picojoule.")
+_KNOWN = re.compile(r"torch\.nn\.modules\.|picojoule(\.|$)")
 """Where the classes live whose forward pass is known."""
 
 
@@ -47,11 +48,11 @@ def alteration(layer: nn.Module) -> Alteration | None:
     if hooked is not None:
         return hooked
     kinds = (kind for kind in type(layer).__mro__ if issubclass(kind, nn.Module))
-    kind = next(kind for kind in kinds if kind.__module__.startswith(_KNOWN))  # nn.Module is the last of them
+    kind = next(kind for kind in kinds if _KNOWN.match(kind.__module__))  # nn.Module is the last of them
     replaced = [name for name in vars(layer) if inspect.isroutine(getattr(type(layer), name, None))]
     if replaced:
         return Alteration(f"has a {replaced[0]} of its own, set on the instance", "make it a module of its own class")
-    if type(layer).forward is not kind.forward or kind.forward.__module__ != kind.__module__:
+    if type(layer).forward is not kind.forward or not _KNOWN.match(kind.forward.__module__):
         home = kind.__module__.partition(".")[0]
         return Alteration(f"has another forward pass than the {kind.__name__} of {home}", "use that one as it is")
     return None
@@ -59,9 +60,9 @@ def alteration(layer: nn.Module) -> Alteration | None:
 
 def hooks_of(module: nn.Module) -> Alteration | None:
     """Hooks that may change what goes into a module or comes out of it."""
-    if module._forward_hooks:
+    if forward_hooks(module):
         return Alteration("has forward hooks", "remove them")
-    if not all(map(_computes_weights, module._forward_pre_hooks.values())):
+    if not all(map(_computes_weights, forward_pre_hooks(module).values())):
         return Alteration("has forward pre-hooks", "remove them")
     return None
 
@@ -69,7 +70,7 @@ def hooks_of(module: nn.Module) -> Alteration | None:
 def computes_weights(layer: nn.Module) -> bool:
     """Whether some of a layer's weights are made from others in every pass, so that what it shows may be stale."""
     held = {"weight", "bias"} & vars(layer).keys()  # where a hook puts them
-    return bool(held) or is_parametrized(layer) or any(map(_computes_weights, layer._forward_pre_hooks.values()))
+    return bool(held) or is_parametrized(layer) or any(map(_computes_weights, forward_pre_hooks(layer).values()))
 
 
 def unreadable_weights(layer: nn.Module) -> str | None:
@@ -99,12 +100,11 @@ def refuse_low_precision(tensor: Tensor, what: str) -> None:
 
 def refuse_global_hooks(what: str) -> None:
     """Hooks for every module of the process change what each layer does, whatever it shows itself."""
-    for hooks in (registry._global_forward_hooks, registry._global_forward_pre_hooks):
-        for hook in hooks.values():
-            name = getattr(hook, "__qualname__", type(hook).__name__)
-            raise PicojouleError(
-                f"a forward hook for all modules is registered ({name}), which {what} would leave out: remove it first"
-            )
+    for hook in global_forward_hooks():
+        name = getattr(hook, "__qualname__", type(hook).__name__)
+        raise PicojouleError(
+            f"a forward hook for all modules is registered ({name}), which {what} would leave out: remove it first"
+        )
 
 
 def _computes_weights(hook: object) -> bool:

@@ -25,13 +25,11 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
-from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
 from picojoule.deploy.altered_layers import alteration, computes_weights, hooks_of, refuse_global_hooks
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import BatchNorm, ConvNd, ConvTransposeNd, DropoutNd
 from picojoule.neurons.lif import IF
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.time_steps import present, readout
@@ -124,7 +122,7 @@ class _Conversion:
                 "it runs must not depend on values or shapes"
             ) from error
         self.signals: dict[fx.Node, _Signal] = {}
-        self.synaptic: list[_ConvNd | nn.Linear] = []
+        self.synaptic: list[ConvNd | nn.Linear] = []
         """Layers of weights; their biases act in every step."""
         self.called: set[str] = set()
 
@@ -229,7 +227,7 @@ def _batch_norm(conversion: _Conversion, node: fx.Node, name: str, norm: Any, si
         _refuse(f"{name!r}, a batch norm of spikes,", "put it before the neuron")
     (source,) = node.all_input_nodes
     layer = conversion.net.get_submodule(str(source.target)) if source.op == "call_module" else None
-    if isinstance(layer, _ConvNd | nn.Linear) and len(source.users) == 1:
+    if isinstance(layer, ConvNd | nn.Linear) and len(source.users) == 1:
         if isinstance(layer, nn.Linear):
             if norm.num_features != layer.out_features:
                 _refuse_further_axes(name)
@@ -259,12 +257,12 @@ def _refuse_further_axes(norm: str) -> NoReturn:
     )
 
 
-def _fold(layer: _ConvNd | nn.Linear, norm: Any) -> None:
+def _fold(layer: ConvNd | nn.Linear, norm: Any) -> None:
     statistics = (norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)
     if isinstance(layer, nn.Linear):
         layer.weight, layer.bias = fuse_linear_bn_weights(layer.weight, layer.bias, *statistics)
     else:
-        transposed = isinstance(layer, _ConvTransposeNd)
+        transposed = isinstance(layer, ConvTransposeNd)
         layer.weight, layer.bias = fuse_conv_bn_weights(layer.weight, layer.bias, *statistics, transpose=transposed)
 
 
@@ -293,11 +291,11 @@ def _flattened(conversion: _Conversion, node: fx.Node, name: str, module: Any, s
 
 _ModuleRule = Callable[[_Conversion, fx.Node, str, Any, _Signal], _Signal]
 _MODULES: dict[type[nn.Module] | tuple[type[nn.Module], ...], _ModuleRule] = {
-    (_ConvNd, nn.Linear): _synapses,
+    (ConvNd, nn.Linear): _synapses,
     QuantizedReLU: _neuron,
-    _BatchNorm: _batch_norm,
+    BatchNorm: _batch_norm,
     (nn.AvgPool2d, nn.AvgPool3d): _average_pool,
-    (_DropoutNd, nn.Identity): _dropped,
+    (DropoutNd, nn.Identity): _dropped,
     nn.Flatten: _flattened,
 }
 

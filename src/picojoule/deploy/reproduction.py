@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
+from picojoule.kernels.torch_private import tree_leaves
 from picojoule.spikes.spiking import first_output, replace_first_output, spiking_modules
 from picojoule.synapses.snapshot import unchanged
 

@@ -24,6 +24,7 @@ from llvmlite import ir
 from numba import types
 
 from picojoule.kernels.jit import entry, intrinsic
+from picojoule.kernels.torch_private import extension_library
 
 BLOCK = 1 << 16
 """Elements that a thread takes at a time, some 0.05 ms: one whose core is busy with something else holds nobody up."""
@@ -62,7 +63,7 @@ def _parallel() -> Callable[..., None] | None:
     """
     if not torch.backends.openmp.is_available():
         return None
-    for library in (None, torch._C.__file__):
+    for library in (None, extension_library()):
         # Not in it; no such file; on Windows there is no None.
         with suppress(AttributeError, OSError, TypeError):
             return _Parallel(("GOMP_parallel", ctypes.CDLL(library)))

@@ -6,11 +6,13 @@ tensor of the activation's size, for the norm keeps its input x, and u = x·a + 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from picojoule.kernels.torch_private import saved_batch_norm, version
 
 
 class Source(NamedTuple):
@@ -46,29 +48,15 @@ def source(u: Tensor) -> tuple[Source, float] | None:
     >>> source(2 * u) is None
     True
     """
-    node = u.grad_fn
-    if node is None or node.name() != "NativeBatchNormBackward0" or u.dtype not in _WEIGHTS:
+    if u.dtype not in _WEIGHTS or u.grad_fn is None or version(u):  # written to since, unseen by autograd
         return None
-    if u._version or _somebody_packs():  # written to since, unseen by autograd; or see there
+    saved = saved_batch_norm(u)
+    if saved is None or saved.weight.dtype != _WEIGHTS[u.dtype]:
         return None
-    saved: Any = node  # whose attributes depend on the operation
-    bias = getattr(node.next_functions[2][0], "variable", None)
-    if bias is None or not saved._saved_training:
+    if saved.x.dtype != u.dtype or saved.x.stride() != u.stride():
         return None
-    try:
-        x, weight = saved._saved_input, saved._saved_weight
-    except RuntimeError:  # freed by a backward pass that has been already
-        return None
-    if weight is None or weight.dtype != _WEIGHTS[u.dtype] or x.dtype != u.dtype or x.stride() != u.stride():
-        return None
-    return Source(x, weight, bias, saved._saved_result1, saved._saved_result2), saved._saved_eps
+    return Source(*saved[:-1]), saved.eps
 
 
 _WEIGHTS = {torch.float32: torch.float32, torch.float64: torch.float64, torch.bfloat16: torch.float32}
 """What γ, β and the statistics are for a potential of some kind; for bfloat16, what they are under autocast."""
-
-
-def _somebody_packs() -> bool:
-    """Whether saved tensors are packed just now, for instance by activation checkpointing: a look would unpack them."""
-    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
-    return top is None or top(True) is not None

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import is_transformed
 from picojoule.neurons import recomputation
 from picojoule.neurons.surrogate import S3NN, ChecksThreshold, Fused, Surrogate
 
@@ -95,12 +96,6 @@ class _Heaviside(Function):
 def is_eager(x: Tensor) -> bool:
     """Whether the numbers are here: neither being compiled nor inside a transform such as vmap."""
     return not torch.compiler.is_compiling() and not is_transformed(x)
-
-
-def is_transformed(x: Tensor) -> bool:
-    """Whether a transform of `torch.func` (grad, vmap, jvp, …) is at work on the tensor."""
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
-    return wrapped or torch._C._functorch.is_legacy_batchedtensor(x)  # of autograd's own vmap
 
 
 _FEW = 1 << 12

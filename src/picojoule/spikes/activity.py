@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from picojoule.errors import PicojouleError
-from picojoule.neurons.spike import is_transformed
+from picojoule.kernels.torch_private import is_transformed, version
 from picojoule.spikes.gradient import Lost
 from picojoule.spikes.layout import Clock, PoolClock, TimeLayout
 
@@ -56,7 +56,7 @@ class Activity(Mapping[str, Tensor]):
     ) -> None:
         """Note what a layer emitted; `binary` if its type can emit nothing but 0 and 1, `clock` if it says where time
         is, `lost` if a gradient was expected and is not there."""
-        self._calls.setdefault(name, []).append(_Emitted(spikes, spikes.view_as(spikes), spikes._version, lost))
+        self._calls.setdefault(name, []).append(_Emitted(spikes, spikes.view_as(spikes), version(spikes), lost))
         self._clocks[name] = clock
         if binary:
             self._binary.add(name)
@@ -75,7 +75,7 @@ class Activity(Mapping[str, Tensor]):
                 "`with picojoule.watch(model)` block"
             )
         for emitted in self._calls[name]:
-            if emitted.spikes._version != emitted.version:
+            if version(emitted.spikes) != emitted.version:
                 raise PicojouleError(
                     f"the spikes of {name!r} were overwritten in place behind the layer (x += y): write x = x + y"
                 )
@@ -110,7 +110,7 @@ class Activity(Mapping[str, Tensor]):
         gradient is enough there; what an autograd function hides is never on purpose.
         """
         calls = [emitted.lost for emitted in self._whole(name)]
-        lost = Lost.FUNCTION if Lost.FUNCTION in calls else Lost.NO_GRAD if set(calls) == {Lost.NO_GRAD} else None
+        lost = Lost.FUNCTION if Lost.FUNCTION in calls else None if None in calls else calls[-1]
         if lost is not None:
             raise PicojouleError(
                 f"the spikes of {name!r} were recorded without a gradient, {lost.where}, so a penalty on them trains "

@@ -1,9 +1,10 @@
 """Spikes that are recorded without a gradient though the network trains: a penalty on them would train nothing.
 
-Three things may switch gradients off while a layer fires. If they were off when the network was called, nobody wants
-any. Inside the `forward` of an autograd function (a reentrant checkpoint, a reversible block) they come back in the
-backward pass, from a second run that nothing recorded has a part in. A `no_grad` of the network's own cuts them: that
-is as it should be in front of frozen weights, and a mistake in front of weights that train.
+If gradients were off when the network was called, nobody wants any. Inside the `forward` of an autograd function (a
+reentrant checkpoint, a reversible block) they come back in the backward pass, from a second run that nothing recorded
+has a part in. A `no_grad` or `detach` of the network's own cuts them, and so does a neuron without a surrogate
+gradient: that is as it should be behind frozen weights, and a mistake behind weights that train. The weights meant are
+those that were used last before the layer fired.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from picojoule.kernels.torch_private import forward_mode_gradients_are_on, is_transformed
 
 
 class Lost(enum.Enum):
@@ -27,6 +30,10 @@ class Lost(enum.Enum):
         "under torch.no_grad() inside the network, though the weights before them train",
         "take no_grad away there, or freeze those weights with requires_grad_(False)",
     )
+    CUT = (
+        "though gradients are on and the weights before them train",
+        "give the neuron a surrogate gradient, or take away the detach() before it",
+    )
 
     def __init__(self, where: str, instead: str) -> None:
         self.where = where
@@ -39,28 +46,31 @@ class GradientWatch:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         self._expected = torch.is_grad_enabled()
+        self._used_last: nn.Module | None = None
 
     def begin(self, module: nn.Module, arguments: Any) -> None:
         """Called before each forward pass of the whole model."""
         if not _inside_autograd_function():
             self._expected = torch.is_grad_enabled()
 
-    def lost(self, layer: nn.Module) -> Lost | None:
-        """By what the layer that is running has lost its gradient; None if it has one, or nobody expects it."""
-        if torch.is_grad_enabled() or not self._expected:
+    def uses(self, module: nn.Module, arguments: Any) -> None:
+        """Called before each forward pass of a module that has weights of its own."""
+        self._used_last = module
+
+    def lost(self, layer: nn.Module, spikes: Tensor) -> Lost | None:
+        """By what a layer's spikes have lost their gradient; None if they have one, or nobody expects it."""
+        if not self._expected or spikes.requires_grad or is_transformed(spikes):
             return None
         if _inside_autograd_function():
             return Lost.FUNCTION if _trains(self._model.parameters()) else None
-        return Lost.NO_GRAD if layer.training and _trains(self._weights_before(layer)) else None
+        if not layer.training or self._used_last is None or not _trains(self._used_last.parameters(recurse=False)):
+            return None
+        return Lost.CUT if torch.is_grad_enabled() else Lost.NO_GRAD
 
-    def _weights_before(self, layer: nn.Module) -> Iterable[nn.Parameter]:
-        """Of the last module with any up to the layer itself, in the order of the model."""
-        nearest: list[nn.Parameter] = []
-        for module in self._model.modules():
-            nearest = list(module.parameters(recurse=False)) or nearest
-            if module is layer:
-                break
-        return nearest
+
+def modules_with_weights(model: nn.Module) -> list[nn.Module]:
+    """The modules that have parameters of their own."""
+    return [module for module in model.modules() if next(module.parameters(recurse=False), None) is not None]
 
 
 def _trains(parameters: Iterable[nn.Parameter]) -> bool:
@@ -69,4 +79,4 @@ def _trains(parameters: Iterable[nn.Parameter]) -> bool:
 
 def _inside_autograd_function() -> bool:
     """There, unlike under `no_grad`, forward-mode gradients are off too; inference mode switches off both."""
-    return not torch._C._is_fwd_grad_enabled() and not torch.is_inference_mode_enabled()
+    return not forward_mode_gradients_are_on() and not torch.is_inference_mode_enabled()

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeAlias
 from torch import nn
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import forward_hooks, forward_pre_hooks
 
 OnModule: TypeAlias = tuple[nn.Module, Callable[..., Any]]
 
@@ -58,9 +59,9 @@ def hooked(after: Iterable[OnModule], before: Iterable[OnModule] = ()) -> Iterat
     try:
         with changing():
             for module, function in after:
-                handles.append(module.register_forward_hook(_Hook(function, module._forward_hooks, copies)))
+                handles.append(module.register_forward_hook(_Hook(function, forward_hooks(module), copies)))
             for module, function in before:
-                handles.append(module.register_forward_pre_hook(_Hook(function, module._forward_pre_hooks, copies)))
+                handles.append(module.register_forward_pre_hook(_Hook(function, forward_pre_hooks(module), copies)))
         yield
     finally:
         with changing():

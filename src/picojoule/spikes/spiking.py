@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import compiled_original
 from picojoule.neurons.lif import MembraneNeuron
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.spike import Spike
@@ -74,7 +75,7 @@ def is_relay(module: nn.Module) -> bool:
 def unwrap(model: nn.Module) -> nn.Module:
     """The user's own module inside the wrappers of `torch.compile`, DDP and Fabric, so that layers keep their names."""
     while True:
-        inner = getattr(model, "_orig_mod", None)
+        inner: object = compiled_original(model)
         if inner is None and type(model).__name__ in _WRAPPERS:
             inner = model.module
         if not isinstance(inner, nn.Module):

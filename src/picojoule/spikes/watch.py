@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import forward_hooks, has_compiled_forward
 from picojoule.neurons.spike import Spike
 from picojoule.spikes.activity import Activity
-from picojoule.spikes.gradient import GradientWatch
+from picojoule.spikes.gradient import GradientWatch, modules_with_weights
 from picojoule.spikes.hooks import OnModule, hooked
 from picojoule.spikes.layout import TimeLayout, completed
 from picojoule.spikes.spiking import (
@@ -77,14 +78,15 @@ def watch(
         def hook(module: nn.Module, args: Any, output: Any) -> Any:
             emitted = first_output(name, output)
             spikes = _versioned(emitted)
-            lost = gradients.lost(module)
+            lost = gradients.lost(module, spikes)
             activity.record(name, spikes, binary=name in binary, clock=clocks[name], lost=lost)
             return None if spikes is emitted else replace_first_output(output, spikes)
 
         return module, hook
 
     recorders = [recording(name, module) for name, module in (layers | relays).items()]
-    with hooked(recorders, before=[(model, gradients.begin)]):
+    using = [(module, gradients.uses) for module in modules_with_weights(model)] if torch.is_grad_enabled() else []
+    with hooked(recorders, before=[(model, gradients.begin), *using]):
         yield activity
     if not activity:
         raise PicojouleError("nothing was recorded: run the model inside the `with picojoule.watch(model)` block")
@@ -92,13 +94,13 @@ def watch(
 
 def _emits_only_zero_and_one(module: nn.Module) -> bool:
     """A neuron of picojoule's own that nobody has tampered with."""
-    return type(module) is Spike and not module._forward_hooks and "forward" not in vars(module)
+    return type(module) is Spike and not forward_hooks(module) and "forward" not in vars(module)
 
 
 def _hookable(model: nn.Module) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise PicojouleError(f"watch needs an nn.Module, not {type(model).__name__}")
-    if any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None for m in model.modules()):
+    if any(map(has_compiled_forward, model.modules())):
         raise PicojouleError(
             "a compiled module cannot be watched, because its hooks need not fire: watch and call the module that "
             "was given to torch.compile"

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from picojoule.kernels.torch_private import version
 from picojoule.synapses.rules.call import Call
 from picojoule.synapses.rules.passing import SCALING
 
@@ -53,7 +54,7 @@ class Copies:
         part = self._sum(name, call) or self._scaled(name, call)
         if part is not None:
             part = replace(part, cut=part.cut or name in _CUTTING or not self.gradients)
-            self._parts[id(out)] = (out, part, (out._version, part.base._version))
+            self._parts[id(out)] = (out, part, (version(out), version(part.base)))
 
     def _scaled(self, name: str, call: Call) -> _Part | None:
         x, other = call.argument(0, "input"), call.argument(1, "other")
@@ -78,6 +79,6 @@ class Copies:
     def _of(self, tensor: Tensor) -> _Part:
         if id(tensor) in self._parts:
             _, part, versions = self._parts[id(tensor)]
-            if versions == (tensor._version, part.base._version):  # neither was overwritten since
+            if versions == (version(tensor), version(part.base)):  # neither was overwritten since
                 return part
         return _Part(tensor)

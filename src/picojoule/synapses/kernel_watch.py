@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-
+from picojoule.kernels.torch_private import TorchDispatchMode, torch_function_disabled
 from picojoule.synapses.pass_state import PassState
 from picojoule.synapses.refusals import refuse_product
 from picojoule.synapses.rules.synaptic import SYNAPTIC, UNCOUNTED, is_product
@@ -25,7 +23,7 @@ class KernelWatch(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         self._check(func.overloadpacket.__name__, func.namespace)
-        with torch._C.DisableTorchFunction():  # a kernel is no operation of the model
+        with torch_function_disabled():  # a kernel is no operation of the model
             return func(*args, **(kwargs or {}))
 
     def _check(self, name: str, namespace: str) -> None:

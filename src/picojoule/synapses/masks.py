@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import tree_leaves, tree_map_only
 from picojoule.synapses.rules.passing import RANDOM
 from picojoule.synapses.tags import Origin, Tags
 

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
+from picojoule.kernels.torch_private import SUBMODULES, tree_leaves
 from picojoule.spikes.frameworks import Silent, kind_of
 from picojoule.spikes.spiking import (
     described,
@@ -142,7 +142,7 @@ def unregistered_neurons(model: nn.Module) -> list[tuple[str, nn.Module]]:
         (f"{path}.{name}".lstrip("."), leaf)
         for path, module in model.named_modules()
         for name, value in vars(module).items()
-        if name != "_modules"
+        if name != SUBMODULES
         for leaf in tree_leaves(value)
         if isinstance(leaf, nn.Module) and leaf not in registered
     ]

@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import tree_leaves, tree_map_only
 from picojoule.spikes.sums import precise
 from picojoule.synapses.masks import Masks
 from picojoule.synapses.recording import Recording

@@ -13,14 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import MODULE_REGISTRIES, ConvNd, tree_leaves, tree_map_only
 from picojoule.spikes.layout import TimeLayout
 from picojoule.synapses.recording import Recording
 
-_SYNAPTIC_TYPES = (nn.Linear, nn.Bilinear, _ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
+_SYNAPTIC_TYPES = (nn.Linear, nn.Bilinear, ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
 
 
 def check_second_call(first: Recording, second: Recording) -> None:
@@ -102,7 +101,7 @@ class OtherBatch:
         """Replace what the modules hold from an earlier call by as much for this batch."""
         for module in model.modules():
             attributes = vars(module)
-            for name in attributes.keys() - {"_parameters", "_buffers", "_modules"}:
+            for name in attributes.keys() - MODULE_REGISTRIES:
                 if any(isinstance(leaf, Tensor) for leaf in tree_leaves(attributes[name])):
                     attributes[name] = self.of(attributes[name])
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import is_view, sparse_parts, version
 from picojoule.spikes.hooks import changing
 
 
@@ -128,7 +129,7 @@ class _TensorBefore:
 
     def restore(self) -> None:
         tensor = self.tensor
-        if self.is_leaf and not tensor.is_leaf and not tensor._is_view():
+        if self.is_leaf and not tensor.is_leaf and not is_view(tensor):
             tensor.detach_()
         if tensor.is_leaf and tensor.requires_grad != self.requires_grad:
             tensor.requires_grad_(self.requires_grad)
@@ -150,7 +151,7 @@ class _TensorBefore:
 def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
     """The tensors that hold the numbers: those of a sparse one are several."""
     if tensor.layout == torch.sparse_coo:
-        return tensor._indices(), tensor._values()
+        return sparse_parts(tensor)
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
         return tensor.crow_indices(), tensor.col_indices(), tensor.values()
     if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
@@ -168,4 +169,4 @@ def _equal(left: Tensor, right: Tensor) -> bool:
 
 
 def _version(tensor: Tensor) -> int:
-    return -1 if tensor.is_inference() else tensor._version
+    return -1 if tensor.is_inference() else version(tensor)

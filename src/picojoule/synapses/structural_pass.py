@@ -25,9 +25,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import SET_GRAD_ENABLED, tree_leaves, tree_map_only
 from picojoule.synapses.constants import constants_in
 from picojoule.synapses.copies import Copies
 from picojoule.synapses.kernel_watch import KernelWatch
@@ -135,7 +135,7 @@ class StructuralPass(TorchFunctionMode):
                 "value of a recurrent state, its synapses cannot be counted, so leave the recurrence out; else "
                 "compute the constant beforehand"
             )
-        if name == "_set_grad_enabled":
+        if name == SET_GRAD_ENABLED:
             self._copies.gradients = bool(operation.args[0])
         with state.allowing_products():
             out = state.masks.followed(

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import tree_map_only
 from picojoule.spikes.sums import precise
 from picojoule.synapses.pass_state import PassState
 from picojoule.synapses.recording import SynapticCall

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 from torch.nn.utils.prune import BasePruningMethod
-from torch.utils._pytree import tree_leaves
+
+from picojoule.kernels.torch_private import (
+    forward_pre_hooks,
+    pruned_tensor_name,
+    storage_identity,
+    torch_function_disabled,
+    tree_leaves,
+)
 
 
 class Origin(enum.Flag):
@@ -135,9 +142,9 @@ def tensors_in(value: Any, depth: int = 4) -> list[Tensor]:
 def pruned_tensors(model: nn.Module) -> list[tuple[nn.Module, str]]:
     """Modules and the names of their tensors that `torch.nn.utils.prune` masks."""
     return [
-        (module, hook._tensor_name)
+        (module, pruned_tensor_name(hook))
         for module in model.modules()
-        for hook in module._forward_pre_hooks.values()
+        for hook in forward_pre_hooks(module).values()
         if isinstance(hook, BasePruningMethod)
     ]
 
@@ -148,5 +155,5 @@ def _has_connections(spikes: Tensor) -> bool:
 
 
 def _memory(tensor: Tensor) -> int:
-    with torch._C.DisableTorchFunction():  # asked by the pass, not by the model, which may not look there
-        return tensor.untyped_storage()._cdata if tensor.layout == torch.strided else id(tensor)
+    with torch_function_disabled():  # asked by the pass, not by the model, which may not look there
+        return storage_identity(tensor) if tensor.layout == torch.strided else id(tensor)

@@ -21,9 +21,9 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import tree_leaves
 from picojoule.spikes.layout import TimeLayout, completed
 from picojoule.spikes.spiking import clock_of, spiking_modules, unwrap
 from picojoule.synapses.recording import Recording, SynapticCall

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import compiler_is_loaded, tree_leaves
 from picojoule.synapses.recording import Recording
 from picojoule.synapses.repetition import check_second_call
 from picojoule.synapses.rules.call import Psi
@@ -87,7 +86,7 @@ def _call(model: nn.Module, structural: StructuralPass, arguments: tuple[Any, ..
 
 def _uncompiled() -> contextlib.AbstractContextManager[Any]:
     """Run compiled parts of the model as they were written, without loading the compiler if nobody has."""
-    if "torch._dynamo" not in sys.modules:
+    if not compiler_is_loaded():
         return contextlib.nullcontext()
     stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
     return stance

@@ -18,6 +18,7 @@ from picojoule.errors import PicojouleError, a_path
 from picojoule.io.signals import Interrupted, stop_signals
 from picojoule.kernels.allocator import kept_memory
 from picojoule.kernels.thread_count import threads
+from picojoule.kernels.torch_private import cpu_has_bfloat16
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 from picojoule.runs.verdict import missed
@@ -166,4 +167,4 @@ def _native_bfloat16(accelerator: str) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available():
         return False
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return cpu_has_bfloat16()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from picojoule.data import Data
 from picojoule.io.signals import stop_signals
+from picojoule.kernels.torch_private import BatchNorm
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 from picojoule.runs.model import build_model, count_synapses, load_weights
@@ -34,7 +34,7 @@ def train(fabric: Fabric, run: Run, recipe: Recipe, data: Data, reporters: tuple
         _start_from(run.beside(recipe.training.start_from, "training.start_from"), model)
     synapses = count_synapses(model, recipe)
     penalty = penalty_of(run, recipe, synapses) if synapses is not None else None
-    if fabric.world_size > 1 and any(isinstance(m, _BatchNorm) for m in model.modules()):
+    if fabric.world_size > 1 and any(isinstance(m, BatchNorm) for m in model.modules()):
         if fabric.device.type == "cuda":
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
         else:
@@ -60,7 +60,7 @@ def _start_from(earlier: Run, model: nn.Module) -> None:
 
 def _optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     settings = recipe.optimizer
-    norms = {id(p) for m in model.modules() if isinstance(m, _BatchNorm) for p in m.parameters(recurse=False)}
+    norms = {id(p) for m in model.modules() if isinstance(m, BatchNorm) for p in m.parameters(recurse=False)}
     spared = [p for p in model.parameters() if id(p) in norms and not settings.decay_batch_norm]
     decayed = [p for p in model.parameters() if id(p) not in norms or settings.decay_batch_norm]
     groups = [

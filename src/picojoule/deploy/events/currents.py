@@ -26,10 +26,11 @@ from picojoule.deploy.events.values import (
     map_of,
     value_of,
 )
+from picojoule.kernels.torch_private import BatchNorm
 
 
 def batch_norm(draft: Draft, name: str, norm: nn.Module, x: Any, shape: tuple[int, ...]) -> Value:
-    assert isinstance(norm, nn.modules.batchnorm._BatchNorm)
+    assert isinstance(norm, BatchNorm)
     if not isinstance(x, Analog):
         raise Refused(f"it stands behind {describe(x)}; put it between synapses and a spiking layer")
     if norm.running_mean is None:

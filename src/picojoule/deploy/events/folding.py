@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from picojoule.deploy.events.program import Floats
+from picojoule.kernels.torch_private import BatchNorm
 
 Doubles = NDArray[np.float64]
 
@@ -27,7 +28,7 @@ class Affine:
         return cls(np.ones(channels), np.zeros(channels))
 
     @classmethod
-    def of_batch_norm(cls, norm: nn.modules.batchnorm._BatchNorm) -> Affine:
+    def of_batch_norm(cls, norm: BatchNorm) -> Affine:
         """What batch norm does in evaluation: (x − mean)/√(var + ε)·γ + β."""
         if norm.running_mean is None or norm.running_var is None:
             raise ValueError("no running statistics")

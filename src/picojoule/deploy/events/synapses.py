@@ -12,6 +12,7 @@ from picojoule.deploy.events.draft import Draft, reads, writes
 from picojoule.deploy.events.folding import Affine, Doubles, as_rows, doubles, floats, pair
 from picojoule.deploy.events.program import LARGEST_TILE, Floats, Kind, Map
 from picojoule.deploy.events.values import Analog, Buffer, Counts, Refused, Value, map_of, value_of
+from picojoule.kernels.torch_private import padding_of
 from picojoule.synapses.tags import pruned_tensors
 
 MANY_WEIGHTS, FEW_PIXELS = 1 << 20, 4
@@ -23,7 +24,7 @@ def convolution(draft: Draft, name: str, conv: nn.Module, x: Any, shape: tuple[i
     if conv.padding_mode != "zeros":
         raise Refused("pad with zeros")
     weight, mask = _weight(conv)
-    pads = conv._reversed_padding_repeated_twice  # left, right, top, bottom: the last axis comes first
+    pads = padding_of(conv)  # left, right, top, bottom: the last axis comes first
     return _synapses(
         draft,
         name,

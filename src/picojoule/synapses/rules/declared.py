@@ -8,9 +8,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import tree_map_only
 from picojoule.synapses.rules.call import Call, shadow
 from picojoule.synapses.rules.passing import PASSING, PassingRule, identity
 from picojoule.synapses.rules.synaptic import SYNAPTIC, UNCOUNTED

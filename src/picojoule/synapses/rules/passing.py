@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import tree_map_only
 from picojoule.synapses.rules.call import Call
 from picojoule.synapses.rules.pools import adaptive_average_pool, average_pool, sum_pool
 

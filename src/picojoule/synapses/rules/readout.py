@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
+from picojoule.kernels.torch_private import tree_leaves
 from picojoule.synapses.rules.call import Call
 from picojoule.synapses.rules.passing import SCALING
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from picojoule.kernels.torch_private import BatchNorm
 
 
 @contextlib.contextmanager
@@ -67,9 +68,9 @@ def settle_averages(model: nn.Module, batches: Iterable[Tensor]) -> None:
 
 
 @contextlib.contextmanager
-def _evaluating_but_for_norms(model: nn.Module) -> Iterator[list[_BatchNorm]]:
+def _evaluating_but_for_norms(model: nn.Module) -> Iterator[list[BatchNorm]]:
     model.train()
-    norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.training]
+    norms = [module for module in model.modules() if isinstance(module, BatchNorm) and module.training]
     model.eval()
     try:
         for norm in norms:

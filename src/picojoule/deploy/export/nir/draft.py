@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, fx
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import operator_name
 
 REMEDY = "build it from Conv1d, Conv2d, Linear, batch norm, average pools, sums and picojoule.Spike, or export to ONNX"
 REMEDIES = {
@@ -60,7 +61,7 @@ class Draft:
 
     def here(self) -> str:
         """The innermost module around the operation, or the operation if the network itself calls it."""
-        return next((part for part in reversed(self.path()) if part), str(self.at.target._opname))  # type: ignore[union-attr]
+        return next((part for part in reversed(self.path()) if part), operator_name(self.at.target))
 
     def add(self, name: str, node: nir.NIRNode | Weighted, sources: tuple[str, ...]) -> str:
         taken = sum(other == name or other.startswith(f"{name}:") for other in self.nodes)

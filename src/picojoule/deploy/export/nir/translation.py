@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
-from torch.utils._pytree import tree_leaves
 
 from picojoule.deploy.altered_layers import refuse_low_precision
 from picojoule.deploy.export.nir.draft import Current, Draft, Weighted, checked_by_nir, neurons
 from picojoule.deploy.export.nir.rules import EITHER_SIDE, RULES, SUMS
 from picojoule.deploy.export.program import layer_of
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import operator_name, tree_leaves
 from picojoule.spikes.spiking import spiking_modules
 
 
@@ -71,7 +71,7 @@ class Translation(fx.Interpreter):
             return _precise(super().call_function(target, args, kwargs))
         if getattr(target, "__name__", "") == "getitem":  # of the several results of one operation
             return args[0]
-        name = target._opname
+        name = operator_name(target)
         layer = layer_of(self.draft.path(), self.layers)
         if layer is not None and name == "ge":
             return self._fired(layer, *args)
