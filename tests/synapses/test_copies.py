@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import Spike
 from picojoule.synapses.trace import trace
 
@@ -70,3 +72,50 @@ def test_a_scaled_gradient_leaves_the_cost_as_it_is(way: str) -> None:
 def test_other_sums_count_each_term(way: str) -> None:
     mix, times = SEVERAL[way]
     assert synapses(mix) == 12 * times
+
+
+class Trained(nn.Module):
+    """Gradients scaled by factors that are tensors of the model."""
+
+    def __init__(self, mix: Callable[[nn.Module, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.encoder, self.spike, self.head, self.mix = nn.Linear(4, 4), Spike(), nn.Linear(4, 3), mix
+        self.register_buffer("a", torch.tensor(0.3))
+        self.register_buffer("each", torch.rand(4))
+        self.factor = nn.Parameter(torch.tensor(0.4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.head(self.mix(self, self.spike(self.encoder(x))))
+        return result
+
+
+def in_place(model: nn.Module, z: Tensor) -> Tensor:
+    y = 0.3 * z
+    y += (0.7 * z).detach()
+    return y
+
+
+FACTORS: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "a buffer": lambda m, z: z * m.a + (z * (1 - m.a)).detach(),
+    "a parameter": lambda m, z: z * m.factor + (z - z * m.factor).detach(),
+    "a number for each neuron": lambda m, z: z * m.each + (z - z * m.each).detach(),
+    "in place": in_place,
+    "of halved spikes": lambda m, z: 0.3 * (z * 0.5) + (0.7 * (z * 0.5)).detach(),
+}
+
+
+@pytest.mark.parametrize("way", FACTORS)
+def test_a_gradient_scaled_by_tensors_leaves_the_cost_as_it_is(way: str) -> None:
+    assert trace(Trained(FACTORS[way]), torch.zeros(2, 4)).synapses == 12
+
+
+UNKNOWN: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "joined and added up": lambda m, z: torch.stack([0.3 * z, (0.7 * z).detach()]).sum(0),
+    "overwritten factors": lambda m, z: (z * 1).mul_(0.3) + (0.7 * z).detach(),
+}
+
+
+@pytest.mark.parametrize("way", UNKNOWN)
+def test_copies_whose_factors_cannot_be_seen_are_refused(way: str) -> None:
+    with pytest.raises(PicojouleError, match="a copy of them without their gradient"):
+        trace(Trained(UNKNOWN[way]), torch.zeros(2, 4))

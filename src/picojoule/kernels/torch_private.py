@@ -43,6 +43,7 @@ __all__ = [
     "is_transformed",
     "is_view",
     "operator_name",
+    "operator_namespace",
     "padding_of",
     "pruned_tensor_name",
     "saved_batch_norm",
@@ -197,6 +198,19 @@ def has_compiled_forward(module: nn.Module) -> bool:
 def compiler_is_loaded() -> bool:
     """Return whether anything in this process has imported PyTorch's compiler."""
     return "torch._dynamo" in sys.modules
+
+
+def operator_namespace(func: object) -> str | None:
+    """Return the namespace of an operator, `me` for `torch.ops.me.op`; None for what is no registered operator.
+
+    >>> operator_namespace(torch.ops.aten.relu), operator_namespace(torch.relu)
+    ('aten', None)
+    """
+    if isinstance(func, torch._ops.OpOverload):
+        return func.namespace
+    if isinstance(func, torch._ops.OpOverloadPacket):
+        return func._qualified_op_name.partition("::")[0]
+    return None
 
 
 def operator_name(operator: Any) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from picojoule.kernels.torch_private import torch_function_disabled
 from picojoule.synapses.rules.call import Call
 from picojoule.synapses.rules.passing import SCALING
-from picojoule.synapses.rules.readout import ELEMENTWISE, bare, is_constant_tensor
+from picojoule.synapses.rules.readout import ADDING, ELEMENTWISE, bare, is_constant_tensor
 from picojoule.synapses.tags import Origin
 
 _SHIFTING = frozenset("add add_ sub sub_ subtract subtract_ rsub __rsub__".split())
@@ -19,7 +20,8 @@ def constants_in(name: str, call: Call, origin: Origin) -> Origin:
     Spikes times a number each, and any nonlinear function of their distance to numbers (a comparison with a prototype),
     become synapses when the elements are added up. So do currents that meet several constants each.
     """
-    constants = [value for value in (*call.args, *call.kwargs.values()) if is_constant_tensor(call, value)]
+    given = (*call.args, *call.kwargs.values())
+    constants = [value for value in given if is_constant_tensor(call, value) and bool(value.any())]
     spikes = bool(origin & (Origin.SPIKES | Origin.OPAQUE))
     found = Origin(0)
     if name in SCALING and origin & (Origin.SPIKES | Origin.OPAQUE | Origin.INPUT):
@@ -31,7 +33,26 @@ def constants_in(name: str, call: Call, origin: Origin) -> Origin:
         found |= Origin.WEIGHTED
     if origin & Origin.SHIFTED and bare(name) in ELEMENTWISE:
         found |= Origin.WEIGHTED
+    if spikes and (name == "batch_norm" or (name in SCALING and any(map(_is_element, call.args)))):
+        found |= Origin.RESCALED
+    if spikes and (origin | found) & (Origin.WEIGHTED | Origin.RESCALED) and _adds_elements(name, call):
+        found |= Origin.SUMMED
     return found
+
+
+def _is_element(value: object) -> bool:
+    """Whether a value is one number of a larger tensor, as in a layer that is written as a loop over its weights."""
+    if not isinstance(value, Tensor) or value.numel() != 1 or value.layout != torch.strided:
+        return False
+    with torch_function_disabled():  # asked by the pass, not by the model
+        return value.untyped_storage().nbytes() > value.element_size()
+
+
+def _adds_elements(name: str, call: Call) -> bool:
+    """Whether an operation adds up elements of activations, in one tensor or of two."""
+    if name in _SHIFTING:
+        return all(map(call.is_activation, (call.argument(0, "input"), call.argument(1, "other"))))
+    return "pool" in name or bare(name) in ADDING or name == "fold"
 
 
 def _meets_several(call: Call, constants: list[Tensor]) -> bool:

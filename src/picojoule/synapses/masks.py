@@ -50,8 +50,8 @@ class Masks:
         return None if bool(mask.all()) else mask
 
     def is_empty(self, constant: Any) -> bool:
-        """Whether a tensor of the model is zero everywhere: a mask that leaves nothing, or a value that will change."""
-        mask = self.mask_of(constant) if isinstance(constant, Tensor) else None
+        """Whether a factor is zero everywhere: a mask that leaves nothing, or a value that will change."""
+        mask = self.mask_of(constant)
         return mask is not None and id(constant) not in self._pruned and not bool(mask.any())
 
     def left_of(self, weight: Tensor) -> Tensor:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from picojoule.kernels.torch_private import SUBMODULES, tree_leaves
 from picojoule.spikes.frameworks import Silent, kind_of
@@ -42,8 +43,7 @@ class ModuleHooks:
         spiking = {id(m): name for name, m in spiking_modules(model).items()}
         handles = []
         try:
-            for name, module in unregistered_neurons(model):
-                handles.append(module.register_forward_pre_hook(self._refuse_unregistered(name)))
+            handles.append(register_module_forward_pre_hook(self._refuse_unregistered(model)))
             for name, module in model.named_modules():
                 if isinstance(module, torch.jit.ScriptModule):  # takes no hooks; the products in it are noticed
                     if id(module) in spiking:
@@ -60,14 +60,23 @@ class ModuleHooks:
             for handle in handles:
                 handle.remove()
 
-    def _refuse_unregistered(self, name: str) -> Callable[[nn.Module, Any], NoReturn]:
-        def refuse(module: nn.Module, arguments: Any) -> NoReturn:
-            self._state.refuse(
-                f"the spiking layer {described(module)} in {name!r} is not a module of the model, so it cannot be "
-                "watched: hold it in an nn.ModuleList or nn.ModuleDict instead of a list or dict"
-            )
+    def _refuse_unregistered(self, model: nn.Module) -> Callable[[nn.Module, Any], None]:
+        """Make a hook, for all modules there are, on neurons that run in the model and are none of its modules."""
+        registered = set(model.modules())
+        held = {module: name for name, module in unregistered_neurons(model)}
 
-        return refuse
+        def check(module: nn.Module, arguments: Any) -> None:
+            if module in registered or self._state.inside or threading.get_ident() != self._thread:
+                return
+            if module in held:
+                self._state.refuse(unregistered(held[module], module))
+            if is_spiking(module):
+                self._state.refuse(
+                    f"the spiking layer {described(module)} that runs {self._state.where()} is not a module of the "
+                    "model, so it cannot be watched: make it once, in __init__, as an attribute of the model"
+                )
+
+        return check
 
     def _stand_in(self, name: str, module: nn.Module, *, spiking: bool) -> StandIn | None:
         """Choose what takes the place of a module's output, if anything does."""
@@ -126,13 +135,21 @@ class ModuleHooks:
         state.tag(output, tag)
         if not tag.origin & Origin.SPIKES:
             return output
-        if tag.origin & ~(Origin.SPIKES | INERT):
+        if tag.origin & ~(Origin.SPIKES | Origin.DETACHED | INERT):
             state.refuse(
                 f"the max pool {name!r} takes spikes that were scaled or mixed with other values, so what it passes "
                 "on are no spikes: pool the spikes as they come from their layer, before any dropout"
             )
         state.recording.relays.add(name)
         return replace_first_output(output, state.emit_spikes(name, pooled))
+
+
+def unregistered(name: str, module: nn.Module) -> str:
+    """Say that a spiking layer is held where PyTorch does not count it among the model's modules."""
+    return (
+        f"the spiking layer {described(module)} in {name!r} is not a module of the model, so it cannot be watched: "
+        "hold it in an nn.ModuleList or nn.ModuleDict instead of a list or dict"
+    )
 
 
 def unregistered_neurons(model: nn.Module) -> list[tuple[str, nn.Module]]:

@@ -83,6 +83,11 @@ class PassState:
         self.tags.put(emitted, Tag(Origin.SPIKES))
         return emitted
 
+    @property
+    def emitted(self) -> list[Tensor]:
+        """All spikes that were emitted so far in this call, with the gradient that counts connections."""
+        return [leaf for leaves in self.recording.leaves.values() for leaf in leaves]
+
     def as_emitted(self, tensor: Tensor) -> Tensor:
         """Convert spikes to the dtype that the model gave them, for operations that insist on it."""
         return tensor.to(self.dtype) if self.tags.get(tensor).origin & Origin.SPIKES else tensor

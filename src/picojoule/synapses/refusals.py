@@ -89,6 +89,15 @@ def refuse_synaptic_input(state: PassState, name: str, tag: Tag) -> None:
         )
 
 
+def refuse_detached_sum(state: PassState, name: str) -> NoReturn:
+    """Refuse a sum of spikes and a detached copy of them that is not known to give the spikes back."""
+    state.refuse(
+        f"{name} {state.where()} adds spikes and a copy of them without their gradient, by factors that cannot be "
+        "seen, so it cannot be known whether they count once or twice: scale a gradient as "
+        "a * z + ((1 - a) * z).detach(), with a number or a tensor a"
+    )
+
+
 def refuse_layer_input(state: PassState, name: str, arrivals: Any) -> None:
     """Refuse a spiking layer or relay that is fed by what has no rule or cannot be seen."""
     tag = state.tags.joint(arrivals)
@@ -114,6 +123,11 @@ def refuse_output(state: PassState, output: Any) -> None:
             f"{tag.blame} has no rule and stands between spikes and the model's output{with_weights}, so what it "
             "costs is unknown: write its synapses with nn.Linear or a convolution, or, if it has none, let the "
             "model return what goes into it"
+        )
+    if tag.origin & Origin.SUMMED:
+        state.refuse(
+            "the model's output adds up spikes that were multiplied by constants or by what a batch norm has learned, "
+            "which are synapses written by hand: write them with nn.Linear or a convolution"
         )
     if tag.origin & Origin.UNSEEN:
         state.refuse(f"the model's output is {_UNSEEN}")

@@ -27,14 +27,20 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from picojoule.errors import PicojouleError
-from picojoule.kernels.torch_private import SET_GRAD_ENABLED, tree_leaves, tree_map_only
+from picojoule.kernels.torch_private import SET_GRAD_ENABLED, operator_namespace, tree_leaves, tree_map_only
 from picojoule.synapses.constants import constants_in
-from picojoule.synapses.copies import Copies
+from picojoule.synapses.copies import ADDS_OR_JOINS, Copies
 from picojoule.synapses.kernel_watch import KernelWatch
 from picojoule.synapses.module_hooks import ModuleHooks
 from picojoule.synapses.pass_state import PassState
 from picojoule.synapses.recording import Recording
-from picojoule.synapses.refusals import refuse_operation, refuse_output, refuse_product, refuse_weighted_sum
+from picojoule.synapses.refusals import (
+    refuse_detached_sum,
+    refuse_operation,
+    refuse_output,
+    refuse_product,
+    refuse_weighted_sum,
+)
 from picojoule.synapses.rules.call import Call, Psi
 from picojoule.synapses.rules.declared import remedy
 from picojoule.synapses.rules.passing import CREATING, RANDOM, SCALING, SHAPED_BY, PassingRule, keeps_counts
@@ -177,16 +183,21 @@ class StructuralPass(TorchFunctionMode):
         """Pass connections on by the operation's rule; `NotImplemented` where it has none for these arguments."""
         state, name = self._state, operation.name
         whole = self._copies.whole(name, call)
+        if whole is None and tag.origin & Origin.DETACHED and not self._copies.knows(name, call):
+            self._check_detached_sum(name, call)
         try:
             with state.counting():
-                out = state.passing[name](call) if whole is None else whole.clone()
+                out = state.passing[name](call) if whole is None else self._copies.restored(call, whole)
         except PicojouleError as error:
             state.refuse(f"{name} {state.where()} {error}")
         if whole is not None:
+            state.tag_written(operation.target, state.tags.get(whole))
             return state.tag(out, state.tags.get(whole))
         if out is NotImplemented:
             return out
         self._copies.follow(name, call, out)
+        if tag.origin & Origin.SPIKES and self._copies.cuts(name):
+            tag |= Tag(Origin.DETACHED)
         if tag.origin & Origin.SPIKES and not keeps_counts(name, call):
             tag |= Tag(Origin.SCALED)
         tag |= Tag(constants_in(name, call, tag.origin))
@@ -201,6 +212,7 @@ class StructuralPass(TorchFunctionMode):
             Origin.OPAQUE
             | costly
             | tag.origin & (Origin.WEIGHT | Origin.SHIFTED | Origin.WEIGHTED | Origin.COSTLY | Origin.UNSEEN)
+            | tag.origin & (Origin.RESCALED | Origin.SUMMED)
         )
         if tag.origin & STRANGE and name in state.passing:
             blame = f"{name} with a tensor that is no buffer of the model {state.where()}"
@@ -211,6 +223,29 @@ class StructuralPass(TorchFunctionMode):
         if name in SCALING and any(map(state.masks.is_empty, factors)):
             return Tag(origin, f"{name} by a tensor that is zero everywhere {state.where()}", _EMPTY)
         return Tag(origin, f"{name} {state.where()}", remedy(name))
+
+    def _check_detached_sum(self, name: str, call: Call) -> None:
+        """Refuse to add two copies of the same spikes, one with a gradient and one without, of unknown factors.
+
+        Copies have the same connections, element by element; so a sum weighted by random numbers has the same
+        gradient through both.
+        """
+        terms = [leaf for leaf in tree_leaves(call.args[:2]) if isinstance(leaf, Tensor) and leaf.requires_grad]
+        cut = [bool(self._state.tags.get(term).origin & Origin.DETACHED) for term in terms]
+        if name not in ADDS_OR_JOINS or all(cut) or not any(cut) or len({term.shape for term in terms}) > 1:
+            return
+        with self._state.counting(), torch.random.fork_rng(devices=[]):
+            weights = torch.rand_like(terms[0])
+            reached = [
+                torch.autograd.grad((term * weights).sum(), self._state.emitted, retain_graph=True, allow_unused=True)
+                for term in terms
+            ]
+        for each in zip(*reached, strict=True):
+            kept, detached = (
+                [g for g, c in zip(each, cut, strict=True) if c is side and g is not None] for side in (False, True)
+            )
+            if any(torch.equal(one, other) for one in kept for other in detached):
+                refuse_detached_sum(self._state, name)
 
     def _is_matrix(self, value: Any) -> bool:
         """Whether a value is a constant made of parameters with more than a number for each channel."""
@@ -263,7 +298,13 @@ def _writes(name: str) -> bool:
 
 
 def _name(func: Callable[..., Any]) -> str:
-    """Return the operation's name in PyTorch; for an attribute such as `x.T`, the attribute's."""
+    """Return the operation's name in PyTorch; for an attribute such as `x.T`, the attribute's.
+
+    An operator of somebody else's has its namespace before it, so that it is not taken for one of PyTorch's.
+    """
     name: str = getattr(func, "__name__", str(func))
+    namespace = operator_namespace(func)
+    if namespace not in (None, "aten"):
+        return f"{namespace}::{name}"
     owner = getattr(func, "__self__", None)
     return getattr(owner, "__name__", name) if name == "__get__" else name

@@ -36,6 +36,12 @@ class Origin(enum.Flag):
     """Beside SPIKES: with constants added or subtracted, element by element."""
     WEIGHTED = enum.auto()
     """With constants in it, a number for each element, so that adding up the elements would make synapses of them."""
+    RESCALED = enum.auto()
+    """Beside SPIKES: times numbers that weights behind them could take up, a batch norm's or elements of a table."""
+    SUMMED = enum.auto()
+    """Beside SPIKES: elements with constants in them, added up: synapses, unless they go into synapses themselves."""
+    DETACHED = enum.auto()
+    """Beside SPIKES: gradients do not pass, though connections do."""
     CURRENT = enum.auto()
     """Behind synapses, not yet through a neuron."""
     OPAQUE = enum.auto()

@@ -26,6 +26,7 @@ from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import tree_leaves
 from picojoule.spikes.layout import TimeLayout, completed
 from picojoule.spikes.spiking import clock_of, spiking_modules, unwrap
+from picojoule.synapses.module_hooks import unregistered, unregistered_neurons
 from picojoule.synapses.recording import Recording, SynapticCall
 from picojoule.synapses.repetition import OtherBatch, check_all_weights_ran, holds_a_state
 from picojoule.synapses.rules import Psi
@@ -102,6 +103,8 @@ def trace(
         raise PicojouleError(f"trace needs an nn.Module, not {type(model).__name__}")
     expected = spiking_modules(model)
     if not expected:
+        for name, module in unregistered_neurons(model):
+            raise PicojouleError(unregistered(name, module))
         raise PicojouleError(
             f"{type(model).__name__} has no spiking layer that picojoule knows: use picojoule.Spike, or declare its "
             "neurons with picojoule.declare_spiking"

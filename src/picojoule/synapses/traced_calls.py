@@ -71,17 +71,22 @@ def _call(model: nn.Module, structural: StructuralPass, arguments: tuple[Any, ..
             raise structural.recording.refusal or error from None
         shapes = ", ".join(str(tuple(a.shape)) if isinstance(a, Tensor) else type(a).__name__ for a in arguments)
         held = tree_leaves((arguments, [*model.parameters(), *model.buffers()]))
-        without_values = any(isinstance(leaf, Tensor) and leaf.is_meta for leaf in held)
+        told = " ".join(str(error).split())
         raise ForwardPassError(
-            f"the model's forward pass failed on an example of shape {shapes} ({type(error).__name__}: {error}): "
-            + (
-                "move example and model off the meta device, the model with to_empty(device='cpu')"
-                if without_values
-                else "give an example shaped like a batch of the model's real input"
-            )
+            f"the model's forward pass failed on an example of shape {shapes} ({type(error).__name__}: {told[:300]}): "
+            + _remedy([leaf for leaf in held if isinstance(leaf, Tensor)])
         ) from error
     if structural.recording.refusal:
         raise structural.recording.refusal
+
+
+def _remedy(tensors: list[Tensor]) -> str:
+    """Say what to do about a forward pass that failed, by what the example and the model hold."""
+    if any(tensor.is_meta for tensor in tensors):
+        return "move example and model off the meta device, the model with to_empty(device='cpu')"
+    if any(tensor.layout != torch.strided for tensor in tensors):
+        return "make sparse weights dense with to_dense(), the zeros among them can be left out by pruning"
+    return "give an example shaped like a batch of the model's real input"
 
 
 def _uncompiled() -> contextlib.AbstractContextManager[Any]:

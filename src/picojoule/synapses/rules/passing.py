@@ -116,7 +116,7 @@ def scaled(call: Call) -> Any:
     mask = None if "div" in call.function.__name__ else call.mask_of(constant)
     if mask is None:
         return x if call.in_place else x.clone()
-    if isinstance(constant, Tensor) and not bool(mask.any()):
+    if not bool(mask.any()) and not (call.in_place and not isinstance(constant, Tensor)):
         return NotImplemented  # a mask that leaves nothing, or a value that is zero only now
     mask = mask.to(x.device, x.dtype)
     return x.mul_(mask) if call.in_place else x * mask
