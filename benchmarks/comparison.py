@@ -26,7 +26,7 @@ from torch import nn
 import picojoule as pj
 from agreement import measuring, plain
 from picojoule.deploy import events
-from picojoule.kernels.allocator import kept_memory
+from picojoule.kernels.allocator import retain_freed_memory
 from training import BATCH, PEERS, contestant, native_bfloat16
 
 QUIET = 0.02
@@ -81,11 +81,11 @@ def spikes_only(name: str) -> Turns:
 
 def rows(name: str, precisions: list[str], turns: int) -> tuple[list[Row], str]:
     everybody = ["ours", *peers()]
-    with kept_memory():
+    with retain_freed_memory():
         answers = interleaved(inference(name), turns, title=f"{name} inference")
     table: list[Row] = []
     for precision in precisions:
-        with kept_memory():
+        with retain_freed_memory():
             contestants = {who: contestant(who, name, precision) for who in everybody}
             steps = interleaved(contestants, turns, title=f"{name} steps, {precision}")
         peaks = {who: peak.growth(contestant, who, name, precision, warmup=2) / 2**20 for who in everybody}
@@ -145,6 +145,12 @@ def page(tables: list[Row], lines: list[str], turns: int) -> str:
     return "\n".join(text) + "\n"
 
 
+def written_by_hand(path: Path) -> str:
+    """What stands behind the tables of a page that is there already: everything from its first section on."""
+    _, section, rest = (path.read_text(encoding="utf-8") if path.exists() else "").partition("\n## ")
+    return section + rest
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=list(pj.zoo.names()), choices=pj.zoo.names())
@@ -160,7 +166,7 @@ def main() -> None:
     text = page(tables, lines, options.turns)
     console.print(text)
     if options.out is not None:
-        options.out.write_text(text, encoding="utf-8")
+        options.out.write_text(text + written_by_hand(options.out), encoding="utf-8")
 
 
 if __name__ == "__main__":

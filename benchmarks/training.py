@@ -30,7 +30,7 @@ from torch import Tensor, nn
 import picojoule as pj
 from picojoule.data import Batches, Images, Normalization, RandAugment
 from picojoule.data.batches import POOL
-from picojoule.kernels.allocator import kept_memory
+from picojoule.kernels.allocator import retain_freed_memory
 
 BATCH = 100
 Step = Callable[[], None]
@@ -160,7 +160,7 @@ def alike(name: str, precision: str, peers: list[str], turns: int) -> Timings:
     """Everybody in the same precision, layout and treatment of memory."""
     steps = {who: contestant(who, name, precision) for who in ("ours", "relu twin", "convs and linears", *peers)}
     steps["ten batches"] = data(pj.zoo.create(name).input_shape)
-    with kept_memory():
+    with retain_freed_memory():
         return interleaved(steps, turns, title=f"{name} {precision}")
 
 
@@ -173,7 +173,7 @@ def as_they_come(name: str, precision: str, peers: list[str], turns: int) -> Tim
             step()
 
     def four_kept() -> None:
-        with kept_memory():
+        with retain_freed_memory():
             four(ours)
 
     peers_turns = {who: lambda step=step: four(step) for who, step in theirs.items()}

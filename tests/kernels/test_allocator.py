@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 
 MEASURING = """
 import torch
-from picojoule.kernels.allocator import kept_memory
+from picojoule.kernels.allocator import retain_freed_memory
 
 MIB = 1 << 20
 
@@ -39,7 +39,7 @@ def megabytes(script: str) -> list[int]:
 def test_freed_memory_stays_until_the_block_ends() -> None:
     inside, after = megabytes("""
 before = resident()
-with kept_memory():
+with retain_freed_memory():
     print(grown_after(256, 48, 48))
 print(resident() - before)
 """)
@@ -51,7 +51,7 @@ def test_outside_it_goes_back_at_once_also_after_a_failure() -> None:
     before, after = megabytes("""
 print(grown_after(256, 256))
 try:
-    with kept_memory():
+    with retain_freed_memory():
         raise KeyError
 except KeyError:
     print(grown_after(256, 256))

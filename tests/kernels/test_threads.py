@@ -1,4 +1,4 @@
-"""The team of PyTorch's OpenMP library: the bits of one thread, whoever interrupts, forks or calls at the same time."""
+"""The threads of PyTorch's OpenMP library: the bits of one, whoever interrupts, forks or calls at the same time."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from numba import cfunc, types
 from torch import Tensor
 
 from alarm import Alarm, Rang
-from picojoule.kernels import fused, jit
-from picojoule.kernels import threads as team
+from picojoule.kernels import fused, fused_loops, jit
+from picojoule.kernels import threads as openmp
 from picojoule.kernels.thread_count import threads
 from picojoule.neurons.spike import spike
 from picojoule.neurons.surrogate import S3NN
@@ -34,21 +34,21 @@ PASSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "triangle": lambda grad, u: fused.times_triangle(grad, u, 1.0),
     "drop": lambda grad, u: fused.drop(grad, 5, 1 << 30, 1.25),
 }
-BLOCK = team.BLOCK
+BLOCK = openmp.BLOCK
 SIZES = (0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 3 * BLOCK + 17)
 
-with_a_team = pytest.mark.skipif(team._parallel() is None, reason="PyTorch has no OpenMP library that can be asked")
+with_openmp = pytest.mark.skipif(openmp._parallel() is None, reason="PyTorch has no OpenMP library that can be asked")
 every_pass = pytest.mark.parametrize("name", PASSES)
 both_kinds = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Tensor]], Tensor]:
-    """Takes a pass on the calling thread, as where there is no team."""
+    """Takes a pass on the calling thread, as where there is no OpenMP library."""
 
     def take(work: Callable[[], Tensor]) -> Tensor:
         with monkeypatch.context() as patch:
-            patch.setattr(team, "_parallel", lambda: None)
+            patch.setattr(openmp, "_parallel", lambda: None)
             return work()
 
     return take
@@ -61,7 +61,7 @@ def drawn(size: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor
 
 def bits(x: Tensor) -> bytes:
     """In the order of the memory."""
-    return fused._flat(x).tobytes()
+    return fused_loops._flat(x).tobytes()
 
 
 # --- The same bits ---------------------------------------------------------------------------------------------------
@@ -100,20 +100,20 @@ def test_nothing_is_written_around_the_result(count: int) -> None:
         out = np.full(size + 2 * 64, 7, dtype=np.float32)
         with threads(count):
             arrays = (x.ctypes.data, out[64:].ctypes.data)
-            team.run(fused._drop, types.float32, arrays, (5, 0, 0, 2), size)
+            openmp.run_on_threads(fused_loops.drop, types.float32, arrays, (5, 0, 0, 2), size)
         assert out.tolist() == [7] * 64 + [6] * size + [7] * 64
 
 
-@with_a_team
+@with_openmp
 def test_as_many_threads_are_asked_as_pytorch_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, asked = team._parallel(), []
+    found, asked = openmp._parallel(), []
     assert found is not None
 
     def noted(function: int, task: object, count: int, flags: int) -> None:
         asked.append(count)
         found(function, task, count, flags)
 
-    monkeypatch.setattr(team, "_parallel", lambda: noted)
+    monkeypatch.setattr(openmp, "_parallel", lambda: noted)
     for size in SIZES:
         grad, u = drawn(size)
         for count in (1, 2, 3):
@@ -126,19 +126,19 @@ def test_as_many_threads_are_asked_as_pytorch_uses(monkeypatch: pytest.MonkeyPat
     not (sys.platform.startswith("linux") and torch.backends.openmp.is_available()), reason="another OpenMP library"
 )
 def test_the_library_of_pytorch_is_found() -> None:
-    assert team._parallel() is not None
+    assert openmp._parallel() is not None
 
 
-def test_where_there_is_no_library_there_is_no_team(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_no_library_none_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(name: str | None) -> object:
         if name is None:
             raise TypeError  # as on Windows
         return object()
 
     monkeypatch.setattr(ctypes, "CDLL", nothing)
-    assert team._parallel.__wrapped__() is None
+    assert openmp._parallel.__wrapped__() is None
     monkeypatch.setattr(torch.backends.openmp, "is_available", lambda: False)
-    assert team._parallel.__wrapped__() is None
+    assert openmp._parallel.__wrapped__() is None
 
 
 # --- Many callers ----------------------------------------------------------------------------------------------------
@@ -238,10 +238,10 @@ def test_no_interruption_is_lost_while_the_compiler_is_at_work(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_no_machine_code_knows_of_python() -> None:
-    kernels = [getattr(fused, name) for name in ("_times_s3nn", "_times_sigmoid", "_times_triangle", "_drop")]
-    signatures = [team._signature(element) for element in (types.float32, types.uint16)]
+    kernels = [getattr(fused_loops, name) for name in ("times_s3nn", "times_sigmoid", "times_triangle", "drop")]
+    signatures = [openmp._signature(element) for element in (types.float32, types.uint16)]
     functions = [(kernel, signature) for kernel in kernels for signature in signatures]
-    for function, signature in [(team._take_blocks, team._MEMBER), *functions]:
+    for function, signature in [(openmp._take_blocks, openmp._TASK), *functions]:
         code = cfunc(signature, **jit._FOR_MACHINE_CODE)(function).inspect_llvm()
         called = set(re.findall(r"@([\w.]+)\(", code))
         assert all(function.__name__ in name or name.startswith("llvm.") for name in called), called
@@ -255,7 +255,7 @@ def test_no_machine_code_knows_of_python() -> None:
 def test_a_forked_process_goes_on_alone() -> None:
     grad, u = drawn(3 * BLOCK + 17)
     with threads(2):
-        expected = {name: bits(work(grad, u)) for name, work in PASSES.items()}  # with a living team
+        expected = {name: bits(work(grad, u)) for name, work in PASSES.items()}  # with its threads alive
         child = os.fork()
         if child == 0:  # where PyTorch's own operators would wait for ever for threads that are not there
             same = False
@@ -280,7 +280,7 @@ def ended(child: int, limit: float = 120) -> int:
 
 
 def test_a_sweep_forks_its_workers_before_they_could_be_told_to_go_on_alone() -> None:
-    """The server that the workers are forked from imports this module, and with it everything else, but no team."""
+    """The server that the workers are forked from imports the backend, and with it everything else but `threads`."""
     finished = python(
         "import sys, picojoule.search.sweep.local_backend; print('picojoule.kernels.threads' in sys.modules)"
     )
@@ -292,7 +292,7 @@ def test_a_sweep_forks_its_workers_before_they_could_be_told_to_go_on_alone() ->
 
 def test_machine_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    first, second = (jit._compile(team._take_blocks, team._MEMBER) for _ in range(2))
+    first, second = (jit._compile(openmp._take_blocks, openmp._TASK) for _ in range(2))
     assert (first.cache_hits, second.cache_hits) == (0, 1)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from picojoule.kernels import fused
+from picojoule.kernels.draws import LEVELS
 from picojoule.kernels.thread_count import threads
 from picojoule.zoo.dropout import Dropout
 
@@ -51,7 +52,7 @@ def test_neighbours_positions_and_calls_are_independent() -> None:
 
 def test_seeds_that_differ_in_one_bit_have_nothing_in_common() -> None:
     p, n = 0.5, 100_000
-    masks = [fused.drop(torch.ones(n), seed, fused.LEVELS // 2, 1.0) - p for seed in (0, 1, 2, 1 << 32, 7)]
+    masks = [fused.drop(torch.ones(n), seed, LEVELS // 2, 1.0) - p for seed in (0, 1, 2, 1 << 32, 7)]
     for one, other in itertools.combinations(masks, 2):
         for shift in (0, 1, 2):
             together = one[shift:] * other[: n - shift]

@@ -1,4 +1,7 @@
-"""Functions that Numba compiles."""
+"""Functions that Numba compiles: the only module that imports Numba, which not everybody has installed.
+
+Who can do without compiled code imports this module, and those that need it, inside a function (as `fused` does).
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,28 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from numba import cfunc, njit
+from llvmlite import ir
+from numba import cfunc, njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic as numba_intrinsic
+from numba.extending import models, overload, register_model
 
 from picojoule.io.background import Task
+
+__all__ = [
+    "cgutils",
+    "compiled",
+    "entry",
+    "inlined",
+    "intrinsic",
+    "ir",
+    "kernel",
+    "models",
+    "overload",
+    "register_model",
+    "source_digest",
+    "types",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -23,47 +44,89 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False
 
 
 def source_digest(*modules: str) -> int:
-    """A number that changes with the source of any of these modules."""
+    """Return a number that changes with the source of any of these modules.
+
+    Args:
+        *modules: Names of modules that have been imported.
+
+    Returns:
+        A checksum of their sources, never 0.
+    """
     sources = (inspect.getsource(sys.modules[module]).encode() for module in modules)
     return zlib.crc32(b"".join(sources)) + 1
 
 
 def compiled(function: Function) -> Function:
-    """Compile at the first call, without the interpreter's lock, and keep the machine code on disk if that is possible.
+    """Compile a function at its first call, to run without the interpreter's lock; keep the machine code on disk.
 
-    The first call belongs into another thread (`background.apart`), as `entry` does it by itself.
-    Numba looks for changes only in the function's own file and in what it closes over: see `source_digest`.
+    Where neither the installation nor the user's own cache folder can be written to, every process compiles afresh.
+    The first call belongs into another thread (`background.apart`), as `entry` does it by itself. Numba looks for
+    changes only in the function's own file and in what it closes over: see `source_digest`.
+
+    Args:
+        function: What Numba can compile.
+
+    Returns:
+        The function, compiled when it is called.
     """
     dispatcher: Any = njit(**_OPTIONS)(function)
-    # Where neither the installation nor the user's own cache folder can be written to, every process compiles afresh.
     with contextlib.suppress(RuntimeError):
         dispatcher.enable_caching()
     return cast("Function", dispatcher)
 
 
 def kernel(function: Function) -> Function:
-    """Part of a compiled function."""
+    """Let a function be called by compiled ones.
+
+    Args:
+        function: What Numba can compile.
+
+    Returns:
+        The function as a part of what calls it, compiled with it.
+    """
     part: Any = njit(**_OPTIONS)(function)
     return cast("Function", part)
 
 
 def inlined(function: Function) -> Function:
-    """Part of a kernel's inner loop."""
+    """Let a function be inlined into the inner loops of compiled ones.
+
+    Args:
+        function: What Numba can compile.
+
+    Returns:
+        The function as a part of what calls it.
+    """
     part: Any = njit(inline="always", **_OPTIONS)(function)
     return cast("Function", part)
 
 
 def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Few instructions: the function gives their type and writes their code."""
+    """Make an instruction for compiled functions out of LLVM code that a function writes.
+
+    Args:
+        function: Takes Numba's typing context and the types of the arguments, and returns the instruction's signature
+            and the function that writes its code.
+
+    Returns:
+        The instruction, to be called in compiled functions.
+    """
     instruction: Callable[..., Any] = numba_intrinsic(prefer_literal=True)(function)
     return instruction
 
 
 def entry(function: Callable[..., None], signature: Any) -> int:
-    """The address of the compiled function, which machine code can call, and which stays for as long as the process.
+    """Return the address of a compiled function that machine code can call, valid for as long as the process lives.
 
-    Compiled at the first call, and kept on disk if that is possible. What it can raise nobody would ever know of: let
-    that be nothing.
+    It is compiled at the first call, and kept on disk if that is possible. An exception of the function would be lost
+    without a trace, so it must not raise any.
+
+    Args:
+        function: What Numba can compile.
+        signature: Its types, as Numba writes them.
+
+    Returns:
+        The address of a C function.
     """
     key = (function, signature)
     compilation = _compilations.get(key) or _compilations.setdefault(key, Task(partial(_compile, function, signature)))

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from picojoule.kernels.switches import Switch
 from picojoule.kernels.torch_private import saved_batch_norm, version
 
 
@@ -48,7 +49,9 @@ def source(u: Tensor) -> tuple[Source, float] | None:
     >>> source(2 * u) is None
     True
     """
-    if u.dtype not in _WEIGHTS or u.grad_fn is None or version(u):  # written to since, unseen by autograd
+    if not Switch.RECOMPUTATION.is_on or u.dtype not in _WEIGHTS or u.grad_fn is None:
+        return None
+    if version(u):  # written to since, unseen by autograd
         return None
     saved = saved_batch_norm(u)
     if saved is None or saved.weight.dtype != _WEIGHTS[u.dtype]:

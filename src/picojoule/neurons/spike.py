@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels import fused
 from picojoule.kernels.torch_private import is_transformed
 from picojoule.neurons import recomputation
 from picojoule.neurons.surrogate import S3NN, ChecksThreshold, Fused, Surrogate
@@ -113,9 +114,7 @@ def _at_once(grad: Tensor, u: Tensor) -> bool:
     """Whether the product can be made in one pass: nobody asks for its derivative, and both lie in a CPU's memory."""
     if u.device.type != "cpu" or u.numel() < _FEW or not is_eager(grad) or torch.is_grad_enabled():
         return False
-    from picojoule.kernels.fused import fit
-
-    return fit(grad, u)
+    return fused.fits_one_pass(grad, u) and fused.is_available()
 
 
 def _check(threshold: float, surrogate: Surrogate) -> None:

@@ -18,6 +18,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor, where
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.fused import times_s3nn, times_sigmoid, times_triangle
 
 
 class Surrogate(Protocol):
@@ -71,8 +72,6 @@ class S3NN:
         return where(u >= threshold, above, _sigmoid_slope(u, threshold, self.alpha))
 
     def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
-        from picojoule.kernels.fused import times_s3nn  # brings the compiler, which only training needs
-
         return times_s3nn(grad, u, threshold, self.alpha, self.tau)
 
 
@@ -89,8 +88,6 @@ class Triangle:
         return (1 - (u - threshold).abs()).clamp(min=0)
 
     def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
-        from picojoule.kernels.fused import times_triangle
-
         return times_triangle(grad, u, threshold)
 
 
@@ -112,8 +109,6 @@ class ScaledSigmoid:
         return _sigmoid_slope(u, threshold, self.alpha)
 
     def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
-        from picojoule.kernels.fused import times_sigmoid
-
         return times_sigmoid(grad, u, threshold, self.alpha)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from picojoule.io.tables import Cell, Column, Sheet
-from picojoule.kernels.allocator import kept_memory
+from picojoule.kernels.allocator import retain_freed_memory
 from picojoule.kernels.thread_count import threads
 from picojoule.paper import comparison, reference
 from picojoule.paper.context import Bench, Findings, Work
@@ -56,7 +56,7 @@ class TrainingTime(Work):
 def _ratios(model: str, images: int, rounds: int) -> dict[str, float]:
     recipe = setting(_BASES[model])
     # As in a run: freed memory stays at hand.
-    with torch.random.fork_rng(devices=[]), threads(recipe.training.threads), kept_memory():
+    with torch.random.fork_rng(devices=[]), threads(recipe.training.threads), retain_freed_memory():
         steps = Steps(recipe, images)
         penalties = {name: steps.penalty(kind) if kind is not None else None for name, kind in _PENALTIES.items()}
         turns = [_turn(steps, penalties) for _ in range(rounds + 1)][1:]  # the first one allocates

@@ -16,7 +16,7 @@ from torch.multiprocessing.spawn import ProcessException
 
 from picojoule.errors import PicojouleError, a_path
 from picojoule.io.signals import Interrupted, stop_signals
-from picojoule.kernels.allocator import kept_memory
+from picojoule.kernels.allocator import retain_freed_memory
 from picojoule.kernels.thread_count import threads
 from picojoule.kernels.torch_private import cpu_has_bfloat16
 from picojoule.recipe import Recipe
@@ -60,7 +60,7 @@ def fit(
         run.begun(recipe, wait),
         _untouched_random_state(accelerator),
         threads(recipe.training.threads),
-        kept_memory(),
+        retain_freed_memory(),
     ):
         if _is_done(run, recipe, reporters):  # by another process, while this one loaded the data or waited
             return run

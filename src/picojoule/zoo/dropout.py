@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from picojoule.kernels.draws import LEVELS
+from picojoule.kernels.fused import drop, fits_one_pass
 from picojoule.neurons.spike import is_eager
 
 
@@ -34,13 +36,10 @@ class Dropout(nn.Dropout):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.training and 0 < self.p < 1 and not self.inplace and x.device.type == "cpu" and is_eager(x):
-            from picojoule.kernels.fused import fit  # brings the compiler, which only training needs
-
-            if fit(x):
-                seed = int(torch.randint(2**63 - 1, ()))
-                dropped: Tensor = _Dropout.apply(x, self.p, seed)  # type: ignore[no-untyped-call]
-                return dropped
+        if self.training and 0 < self.p < 1 and not self.inplace and is_eager(x) and fits_one_pass(x):
+            seed = int(torch.randint(2**63 - 1, ()))
+            dropped: Tensor = _Dropout.apply(x, self.p, seed)  # type: ignore[no-untyped-call]
+            return dropped
         return F.dropout(x, self.p, self.training, self.inplace)
 
 
@@ -49,8 +48,6 @@ class _Dropout(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float, seed: int) -> Tensor:
-        from picojoule.kernels.fused import LEVELS, drop
-
         ctx.p, ctx.seed, ctx.stride = p, seed, x.stride()
         dropped = min(max(round(p * LEVELS), 1), LEVELS - 1)
         return drop(x, seed, dropped, LEVELS / (LEVELS - dropped))

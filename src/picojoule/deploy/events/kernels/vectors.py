@@ -9,12 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import models, register_model
-
-from picojoule.kernels.jit import intrinsic
+from picojoule.kernels.jit import cgutils, intrinsic, ir, models, register_model, types
 
 Values = list[Any]
 
