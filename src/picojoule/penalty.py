@@ -2,16 +2,20 @@
 
     Ω = Σ_t Σ_l (1/p) Σ_i c_{l,i} s_{l,i,t}^p       (mean over the batch)
 
-* `"syn"`: c = ψ, the synapses that the spike reaches. For binary spikes p · E_AC · E[Ω_syn] = E_SNN for every p ≥ 1;
-  for p > 1 and several spikes in one value the equality is lost, because s^p ≠ s.
-* `"total"`: c = 1, every spike costs the same (Esser et al., 2016).
-* `"balance"`: c = 1/d_l, every layer costs the same (Pellegrini et al., 2021).
-* a function `layer → coefficients` of your own: a number or a tensor of the layer's map shape, for any metric that is a
-  weighted sum of spikes. It is asked for relays too, which `layer.relay` tells.
-* a price list (`hardware.get("loihi")`): the joules that the spikes cost on that hardware, E[Ω] = `joules` of the
-  meter's report. What no spike changes is in neither.
+| kind | c_{l,i} | what it costs | Ω(1) for p = 1 |
+|---|---|---|---|
+| `"syn"` | ψ_{l,i} | every synapse that a spike reaches, the same: the energy metric itself | synapses |
+| `"total"` | 1 | every spike the same (Esser et al., 2016) | neurons |
+| `"balance"` | 1/d_l | every layer of d_l neurons the same (Pellegrini et al., 2021) | layers |
+| a price list | Σ_targets per_synop · ψ_target + per_spike | joules on that hardware: E[Ω] is the report's | joules |
+| a function | layer ↦ a number, or a tensor of the map's shape | any metric that is a weighted sum of spikes | Σ c |
+| `TargetPenalty` | not of this form | ((S − S₀)/S₀)², a pull towards S₀ synaptic operations (Sorbaro et al., 2020) | |
 
-Relays (max pools) have no neurons: "total" and "balance" do not see them, "syn" reads ψ behind the pool.
+For binary spikes p · E_AC · E[Ω_syn] = E_SNN for every p ≥ 1; for p > 1 and several spikes in one value the equality is
+lost, because s^p ≠ s. What no spike changes (`update_joules`) is in no penalty.
+
+Relays (max pools) have no neurons: "total" and "balance" do not see them, "syn" reads ψ behind the pool. A function of
+your own is asked for relays too, which `layer.relay` tells.
 """
 
 from __future__ import annotations
@@ -32,7 +36,9 @@ from picojoule.spikes.sums import precise, summed_over_batch
 from picojoule.synapses.table import Layer, Synapses
 
 PenaltyKind = Literal["syn", "total", "balance"]
+"""The penalties that have a name."""
 Weighting = Callable[[Layer], "Tensor | float"]
+"""Gives the coefficients c of a layer: a number for all its neurons, or a tensor of its map's shape."""
 
 LARGEST_P = 127
 """Above it, two spikes in one value give a power that float32 cannot hold."""
@@ -45,16 +51,31 @@ _WEIGHTINGS: dict[PenaltyKind, Weighting] = {
 
 
 class Penalty:
-    """Ω of the spikes in one `watch` block, a scalar to be added to the loss.
+    """A penalty on spikes: Ω = Σ_t Σ_l (1/p) Σ_i c_{l,i} s_{l,i,t}^p, the mean over the batch, to be added to the loss.
 
     With `normalized=True` it is divided by T·Ω(1), its value if every neuron fired in every step: a number in [0, 1],
-    comparable between penalties and networks.
+    comparable between penalties and networks. For `kind="syn"` and binary spikes, p · E_AC · E[Ω] = E_SNN: what is
+    trained is what the meter reports.
+
+    Args:
+        synapses: What `picojoule.trace` gave for the network.
+        kind: `"syn"` (c = ψ), `"total"` (c = 1), `"balance"` (c = 1/d_l), a price list of `picojoule.hardware`
+            (joules), or a function of your own from a `Layer` to its coefficients.
+        p: The exponent, from 1 to 127. For p > 1, Ω is the energy metric for binary spikes only.
+        normalized: Whether to divide by T·Ω(1).
+
+    Raises:
+        PicojouleError: An argument is not valid, or the coefficients are negative, not finite, of another shape, or all
+            zero.
 
     >>> import picojoule as pj
     >>> net = pj.zoo.create("cnn7")
     >>> penalty = Penalty(pj.trace(net, torch.zeros(1, 1, 32, 32)), kind="syn", p=1, normalized=False)
     >>> penalty.at_one
     98895888.0
+    >>> with pj.watch(net) as activity:
+    ...     logits = net(torch.rand(2, 1, 32, 32))
+    >>> loss = logits.square().mean() + 1e-9 * penalty(activity)
     """
 
     def __init__(
@@ -90,10 +111,32 @@ class Penalty:
         self._on_device: dict[torch.device, dict[str, Tensor]] = {}
 
     def __call__(self, activity: Activity) -> Tensor:
+        """Compute Ω of the spikes in one `picojoule.watch` block.
+
+        Args:
+            activity: The spikes of one forward pass.
+
+        Returns:
+            A float32 scalar with a gradient.
+
+        Raises:
+            PicojouleError: A layer of the network is missing in the activity, has another shape, or its spikes have no
+                gradient.
+        """
         return torch.stack(list(self.by_layer(activity).values())).sum()
 
     def by_layer(self, activity: Activity) -> dict[str, Tensor]:
-        """Each layer's share of Ω; they add up to it."""
+        """Compute each layer's share of Ω; they add up to it.
+
+        Args:
+            activity: The spikes of one forward pass.
+
+        Returns:
+            Scalars by the names of the layers.
+
+        Raises:
+            PicojouleError: As for the penalty itself.
+        """
         check_activity("a penalty", activity)
         values: dict[str, Tensor] = {}
         scale = 1 / (self.p * self.at_one * activity.steps) if self.normalized else 1 / self.p
@@ -110,9 +153,15 @@ class Penalty:
         return values
 
     def by_layer_at_one(self, steps: int = 1) -> dict[str, float]:
-        """The same if every neuron fired in every step, without the layers that cost nothing.
+        """Compute each layer's share of Ω if every neuron fired in every step, without the layers that cost nothing.
 
         A layer's share of Ω divided by this is its firing rate, each neuron weighted by its coefficient.
+
+        Args:
+            steps: Time steps of a sample.
+
+        Returns:
+            Numbers by the names of the layers.
         """
         scale = 1 / (self.p * self.at_one) if self.normalized else steps / self.p
         return {name: c.sum().item() * scale for name, c in self._coefficients.items() if name not in self._free}
@@ -127,9 +176,16 @@ class Penalty:
 
 
 class TargetPenalty:
-    """((S − S0)/S0)² of the synaptic operations S per sample, summed over all time steps: a pull towards a budget S0.
+    """A pull towards a number of synaptic operations: ((S − S₀)/S₀)², with S per sample over all time steps.
 
-    Lowered stage by stage, it is the penalty of the conversion baseline (Sorbaro et al., 2020).
+    With S₀ lowered stage by stage, it is the penalty of the conversion baseline (Sorbaro et al., 2020).
+
+    Args:
+        synapses: What `picojoule.trace` gave for the network.
+        target: S₀, synaptic operations per sample.
+
+    Raises:
+        PicojouleError: `target` is not a finite number above 0.
 
     >>> import picojoule as pj
     >>> net = torch.nn.Sequential(pj.declare_spiking(torch.nn.Identity()), torch.nn.Linear(4, 3))
@@ -142,11 +198,19 @@ class TargetPenalty:
 
     def __init__(self, synapses: Synapses, target: float) -> None:
         if not isinstance(target, int | float) or not (math.isfinite(target) and target > 0):
-            raise PicojouleError(f"target={target!r} is no number of synaptic operations: give a finite one above 0")
+            raise PicojouleError(f"target={target!r} is not a number of synaptic operations: give a finite one above 0")
         self.target = float(target)
         self._operations = Penalty(synapses, "syn", normalized=False)
 
     def __call__(self, activity: Activity) -> Tensor:
+        """Compute ((S − S₀)/S₀)² of the spikes in one `picojoule.watch` block.
+
+        Args:
+            activity: The spikes of one forward pass.
+
+        Returns:
+            A float32 scalar with a gradient.
+        """
         return (self._operations(activity) / self.target - 1).square()
 
     def __repr__(self) -> str:
@@ -154,8 +218,10 @@ class TargetPenalty:
 
 
 class _Weighted(Function):
-    """scale · Σ_t Σ_b Σ_i c_i s^p. The sum over the batch comes first, so that ψ meets one map instead of a batch of
-    them; the gradient of p = 1 is one map too, seen by every sample."""
+    """scale · Σ_t Σ_b Σ_i c_i s^p, with a gradient that for p = 1 is one map, seen by every sample.
+
+    The sum over the batch comes first, so that ψ meets one map instead of a batch of them.
+    """
 
     @staticmethod
     def forward(ctx: Any, coefficients: Tensor, p: float, scale: float, binary: bool, *by_step: Tensor) -> Tensor:
@@ -178,18 +244,19 @@ class _Weighted(Function):
 
 
 def _weighted(coefficients: Tensor, p: float, scale: float, binary: bool, *by_step: Tensor) -> Tensor:
-    """The same in PyTorch's own operations, which the transforms of `torch.func` can follow."""
+    """Compute `_Weighted` in PyTorch's own operations, which the transforms of `torch.func` can follow."""
     powers = (spikes if p == 1 else spikes.float().pow(p) for spikes in by_step)
     sums = torch.stack([x.sum(0, dtype=coefficients.dtype) for x in powers]).sum(0)
     return (sums * coefficients).sum().mul(scale).float()
 
 
 def _name(weighting: Weighting) -> str:
+    """Name a weighting as its author did."""
     return str(getattr(weighting, "name", getattr(weighting, "__name__", type(weighting).__name__)))
 
 
 def _for_every_sample(one_map: Tensor, shape: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """The map as a batch, without copies, laid out in memory like the spikes, to whose gradient autograd adds it."""
+    """Expand a map to a batch without copies, laid out in memory like the spikes, whose gradient it is added to."""
     if 0 in stride[1:]:  # spikes that are themselves one value seen many times
         return one_map.to(dtype).expand(shape)
     laid_out = torch.empty_strided(shape[1:], stride[1:], dtype=dtype, device=one_map.device)
@@ -197,6 +264,7 @@ def _for_every_sample(one_map: Tensor, shape: torch.Size, stride: tuple[int, ...
 
 
 def _coefficients(layer: Layer, weights: Tensor | float) -> Tensor:
+    """Check what a weighting gave for a layer and return it in the layer's shape, float64."""
     try:
         c = torch.as_tensor(weights, dtype=torch.float64).detach().cpu()
     except (TypeError, ValueError, RuntimeError):

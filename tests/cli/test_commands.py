@@ -341,8 +341,8 @@ def test_ctrl_c_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("os:abort", "a function of Python itself"),
         ("os:_exit", "a function of Python itself"),
-        ("collections:OrderedDict", "a class, but no nn.Module"),
-        ("users_model:made", "a model and no function that builds one"),
+        ("collections:OrderedDict", "a class, but not an nn.Module"),
+        ("users_model:made", "a model, not a function that builds one"),
     ],
 )
 def test_what_cannot_build_a_model_is_refused_uncalled(

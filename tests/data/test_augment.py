@@ -103,7 +103,7 @@ def test_batches_of_augmented_images() -> None:
     ("arguments", "reason"),
     [
         ({"n": 0}, "randaugment_n = 0"),
-        ({"n": 16}, "randaugment_n = 16 .* from 1 to 15"),
+        ({"n": 16}, "randaugment_n = 16 .* take 1 to 15"),
         ({"m": 0}, "randaugment_m = 0"),
         ({"m": 30}, "randaugment_m = 30"),
         ({"groups": 0}, "groups = 0"),

@@ -135,7 +135,7 @@ def test_statistics_by_hand() -> None:
 
 
 def test_a_constant_channel_cannot_be_normalised() -> None:
-    with pytest.raises(PicojouleError, match=r"Channel 0 .* constant"):
+    with pytest.raises(PicojouleError, match=r"channel 0 .* constant"):
         statistics(np.full((3, 1, 2, 2), 7, dtype=np.uint8))
 
 

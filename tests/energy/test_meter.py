@@ -344,10 +344,10 @@ def test_two_processes_count_what_one_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spikes", "match"),
     [
-        (torch.tensor([[0.5, 1.0]]), "no whole numbers"),
-        (torch.tensor([[0.5, 1.0], [0.5, 0.0]]), "no whole numbers"),
-        (torch.tensor([[0.25, 0.0], [0.75, 0.0]], dtype=torch.float64), "no whole numbers"),
-        (torch.tensor([[1.5, 1.0], [0.5, 0.0]], dtype=torch.bfloat16), "no whole numbers"),
+        (torch.tensor([[0.5, 1.0]]), "not whole numbers"),
+        (torch.tensor([[0.5, 1.0], [0.5, 0.0]]), "not whole numbers"),
+        (torch.tensor([[0.25, 0.0], [0.75, 0.0]], dtype=torch.float64), "not whole numbers"),
+        (torch.tensor([[1.5, 1.0], [0.5, 0.0]], dtype=torch.bfloat16), "not whole numbers"),
         (torch.tensor([[-1.0, 1.0]]), "negative values or NaN"),
         (torch.tensor([[-1.0, 0.0], [1.0, 0.0]]), "negative values or NaN"),
         (torch.tensor([[-1, 0], [1, 0]]), "negative values or NaN"),
@@ -512,7 +512,7 @@ def test_a_hook_that_changes_what_a_neuron_emits_is_noticed() -> None:
     net[1].register_forward_hook(lambda module, args, output: 0.5 * torch.ones_like(output))
     with pj.watch(net) as activity:
         net(torch.zeros(3, 4))
-    with pytest.raises(pj.PicojouleError, match="no whole numbers of spikes"):
+    with pytest.raises(pj.PicojouleError, match="not whole numbers of spikes"):
         meter.update(activity)
 
 

@@ -62,5 +62,5 @@ def test_an_energy_is_read_in_any_unit(text: str, joules: float, tidy: str) -> N
 
 @pytest.mark.parametrize("text", ["", "2", "uJ", "2 kJ", "-2 uJ", "2 u J", "two uJ", "2 UJ", "inf J"])
 def test_what_is_no_energy(text: str) -> None:
-    with pytest.raises(PicojouleError, match="is no energy"):
+    with pytest.raises(PicojouleError, match="is not a valid energy"):
         parse_joules(text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,7 @@ from lightning_fabric import Fabric
 import picojoule as pj
 import tiny
 from picojoule.cli import main
-from picojoule.data import Images
-from picojoule.runs.evaluate import measure
-from picojoule.runs.model import build_model, count_synapses
+from two_processes import measured
 
 FIELDS = (
     "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules update_joules "
@@ -137,19 +134,6 @@ def test_weights_of_another_network_are_refused(run: pj.Run, tmp_path: Path) -> 
 
 
 # --- Two processes ---------------------------------------------------------------------------------------------------
-
-
-def measured(fabric: Fabric, images: int) -> dict[str, Any]:
-    """A network of two time steps on the first images of a split; of one image the second process gets none."""
-    torch.manual_seed(0)
-    recipe = tiny.recipe("model.name=tiny:over_time", "neuron.kind=if", "neuron.steps=2")
-    model, data = build_model(recipe, trust=True), pj.data.load("digits")
-    few = replace(data, test=Images(data.test.images[:images], data.test.labels[:images]))
-    try:
-        return measure(model, recipe, few, "test", count_synapses(model, recipe), fabric).to_dict()
-    finally:
-        if torch.distributed.is_initialized():
-            torch.distributed.destroy_process_group()  # its threads would abort a process that ends before them
 
 
 @pytest.mark.slow

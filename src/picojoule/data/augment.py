@@ -1,4 +1,4 @@
-"""RandAugment by kornia: each image goes through `n` different operations of fifteen, at magnitude `m` of 30.
+"""RandAugment (Cubuk et al., 2020) by kornia: `n` of fifteen operations on each image, at magnitude `m` of 30.
 
 A batch is cut into ten groups, and each group gets an operation sequence of its own; signs and the like are drawn for
 each image. kornia's cost is mostly per call (about 1 ms on ten small images), so the groups of several batches that
@@ -21,9 +21,17 @@ GROUPS = 10
 
 
 class RandAugment:
-    """Augments batches of float images [B, C, H, W] in [0, 1]; needs kornia, which is imported here and nowhere else.
+    """Random augmentation of batches of float images [B, C, H, W] in [0, 1], by kornia.
 
     The draws depend on `key` alone: torch's global random state is neither used nor changed.
+
+    Args:
+        n: How many different operations each image goes through.
+        m: Their magnitude, between 0 and 30, both excluded.
+        groups: Groups of a batch that each get an operation sequence of their own.
+
+    Raises:
+        PicojouleError: A number is out of its range.
 
     >>> augment = RandAugment()
     >>> (changed,) = augment([torch.rand(20, 1, 32, 32)], key=(0, 0, 0))
@@ -35,16 +43,24 @@ class RandAugment:
         self._operations = _operations(m)
         if not 1 <= n <= len(self._operations):
             raise PicojouleError(
-                f"randaugment_n = {n} is impossible: it counts different operations, from 1 to {len(self._operations)}."
+                f"randaugment_n = {n} is not possible: take 1 to {len(self._operations)} different operations"
             )
         if groups < 1:
-            raise PicojouleError(f"groups = {groups} is impossible; take at least 1.")
+            raise PicojouleError(f"groups = {groups} is not possible: take at least 1")
         self._n = n
         self._groups = groups
 
     @torch.no_grad()
     def __call__(self, batches: Sequence[Tensor], key: Sequence[int]) -> list[Tensor]:
-        """The augmented batches; `key` is one or several non-negative integers, such as seed, epoch and position."""
+        """Augment several batches at once, which share the calls of kornia.
+
+        Args:
+            batches: Float images [B, C, H, W] in [0, 1].
+            key: One or several non-negative integers, such as seed, epoch and position.
+
+        Returns:
+            The batches in the same order and shapes.
+        """
         sizes = [len(batch) for batch in batches]
         images = torch.cat(list(batches))
         channels = images.shape[1]
@@ -62,7 +78,7 @@ class RandAugment:
         return list(images[:, :channels].clamp(0, 1).split(sizes))
 
     def _sequences(self, sizes: Sequence[int]) -> Tensor:
-        """For each image the numbers of its operations in order: [images, n], equal within a group."""
+        """Draw for each image the numbers of its operations in order: [images, n], equal within a group."""
         rows = []
         for size in sizes:
             drawn = torch.stack([torch.randperm(len(self._operations))[: self._n] for _ in range(self._groups)])
@@ -71,10 +87,10 @@ class RandAugment:
 
 
 def _operations(m: int) -> list[Callable[[Tensor], Tensor]]:
-    """kornia's RandAugment once for each operation of its default policy, so that we say which one is applied."""
+    """Build kornia's RandAugment once for each operation of its default policy, so that we say which one is applied."""
     from kornia.augmentation.auto import RandAugment as KorniaRandAugment
     from kornia.augmentation.auto.rand_augment.rand_augment import default_policy
 
     if not 0 < m < 30:
-        raise PicojouleError(f"randaugment_m = {m} is impossible: the magnitude is between 0 and 30, both excluded.")
+        raise PicojouleError(f"randaugment_m = {m} is not possible: take a magnitude between 0 and 30, both excluded")
     return [KorniaRandAugment(1, m, [operation], transformation_matrix_mode="skip") for operation in default_policy]

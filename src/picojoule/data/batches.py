@@ -33,14 +33,25 @@ POOL = 10
 
 
 class Augment(Protocol):
-    """Changes float images in [0, 1] at random, drawing from `key` alone."""
+    """A random change of float images in [0, 1] that draws from `key` alone, such as `RandAugment`."""
 
-    def __call__(self, batches: Sequence[Tensor], key: Sequence[int]) -> list[Tensor]: ...
+    def __call__(self, batches: Sequence[Tensor], key: Sequence[int]) -> list[Tensor]:
+        """Change several batches at once."""
 
 
 @dataclass(frozen=True)
 class Batches:
     """The batches of one split; iterate over it for evaluation, or over `epoch(e, start)` for training.
+
+    Attributes:
+        part: The images of the split.
+        batch_size: Images of one batch, over all processes together.
+        normalization: What is applied to the pixels; None leaves them in [0, 1].
+        seed: The seed of the order (and of the augmentation); None is evaluation, in order and complete.
+        augment: The augmentation of training images.
+        device: Where the batches are made.
+        rank: The number of this process.
+        world_size: The number of processes.
 
     >>> from picojoule.data import load
     >>> digits = load("digits")
@@ -53,9 +64,7 @@ class Batches:
     part: Images
     batch_size: int
     normalization: Normalization | None = None
-    """None leaves pixels in [0, 1]."""
     seed: int | None = None
-    """None: evaluation, in order and complete."""
     augment: Augment | None = None
     device: torch.device | str = "cpu"
     rank: int = 0
@@ -64,30 +73,28 @@ class Batches:
     def __post_init__(self) -> None:
         if self.batch_size < 1 or not 0 <= self.rank < self.world_size:
             raise PicojouleError(
-                f"batch_size = {self.batch_size}, rank = {self.rank} of {self.world_size} is impossible; "
-                f"take a batch size of at least 1 and a rank below the number of processes."
+                f"batch_size = {self.batch_size}, rank = {self.rank} of {self.world_size} is not possible: "
+                f"take a batch size of at least 1 and a rank below the number of processes"
             )
         if self.seed is None:
             if self.augment is not None:
-                raise PicojouleError(
-                    "Augmentation is random and needs a seed; give one, or leave the augmentation out."
-                )
+                raise PicojouleError("augmentation is random and needs a seed: give one, or leave the augmentation out")
             return
         if self.seed < 0:
-            raise PicojouleError(f"seed = {self.seed} is negative; take 0 or more.")
+            raise PicojouleError(f"seed = {self.seed} is negative: take 0 or more")
         if self.batch_size % self.world_size:
             raise PicojouleError(
-                f"A batch of {self.batch_size} cannot be shared equally by {self.world_size} processes; "
-                f"take a multiple of {self.world_size}."
+                f"a batch of {self.batch_size} cannot be shared equally by {self.world_size} processes: "
+                f"take a multiple of {self.world_size}"
             )
         if not len(self):
             raise PicojouleError(
                 f"{len(self.part)} training images make no batch of {self.batch_size} in which each of "
-                f"{self.world_size} processes has at least two; take more images or a larger batch."
+                f"{self.world_size} processes has at least two: take more images or a larger batch"
             )
 
     def __len__(self) -> int:
-        """Batches this process gets in an epoch."""
+        """Count the batches that this process gets in an epoch."""
         whole, left = divmod(len(self.part), self.batch_size)
         return whole * (self._share(self.batch_size) > 0) + (self._share(left) > 0)
 
@@ -95,7 +102,15 @@ class Batches:
         return self.epoch(0)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        """Images [B, C, H, W] as float32 and labels [B] of batch `start` and all that follow in this epoch."""
+        """Iterate over the batches of one epoch.
+
+        Args:
+            epoch: The number of the epoch, which with the seed decides the order.
+            start: The number of the first batch, to resume in the middle of an epoch.
+
+        Yields:
+            Images [B, C, H, W] as float32 and labels [B] as int64.
+        """
         order = self._order(epoch)
         device = torch.device(self.device)
         pool = POOL if self.augment is not None else 1
@@ -117,11 +132,11 @@ class Batches:
         return order.to(self.part.images.device)
 
     def _shard(self, count: int) -> slice:
-        """This process's images of a batch of `count`."""
+        """Choose this process's images of a batch of `count`."""
         end = count if self.seed is None else count - count % self.world_size
         return slice(self.rank, end, self.world_size)
 
     def _share(self, count: int) -> int:
-        """How many images of a batch of `count` this process works on: 0 if it goes without the batch."""
+        """Count the images of a batch of `count` that this process works on: 0 if it goes without the batch."""
         share = len(range(count)[self._shard(count)])
         return share if self.seed is None or share >= 2 else 0

@@ -27,7 +27,17 @@ _STALE_SECONDS = 24 * 3600
 
 
 def cache_root(root: str | os.PathLike[str] | None = None) -> Path:
-    """The cache folder; `root` overrides the environment."""
+    """Return the cache folder.
+
+    Args:
+        root: A folder that overrides the environment.
+
+    Returns:
+        `root`, or the folder in PICOJOULE_DATA, or `picojoule` in the platform's cache folder.
+
+    >>> cache_root("/data").name
+    'data'
+    """
     named = root or os.environ.get("PICOJOULE_DATA")
     if named:
         return Path(named).expanduser()
@@ -45,7 +55,7 @@ def _platform_cache() -> Path:
 
 
 def holds(dataset: FileSet, root: Path) -> bool:
-    """Whether every file is there with the right size: the quick look, without checksums."""
+    """Whether every file of a data set is in the cache with the right size: the quick look, without checksums."""
     try:
         return all((root / dataset.name / file.name).stat().st_size == file.size for file in dataset.files)
     except OSError:
@@ -53,25 +63,35 @@ def holds(dataset: FileSet, root: Path) -> bool:
 
 
 def read(dataset: FileSet, file: OfficialFile, root: Path) -> bytes:
-    """A cached file's content, checked each time: half a second for the largest set, against a run on bad data."""
+    """Read a cached file and check its content: half a second for the largest set, against a run on bad data.
+
+    Args:
+        dataset: The data set.
+        file: One of its official files.
+        root: The cache folder.
+
+    Returns:
+        The file's content.
+
+    Raises:
+        PicojouleError: The file is missing, cannot be read, or has other content than the official one.
+    """
     path = root / dataset.name / file.name
     fetch = f"picojoule data fetch {dataset.name}"
     try:
         content = files.read_bytes(path)
         file.check(content, str(path))
     except FileNotFoundError as fault:
-        raise PicojouleError(f"{dataset.name} is not in the cache {root}: get it with `{fetch}`.") from fault
+        raise PicojouleError(f"{dataset.name} is not in the cache {root}: get it with `{fetch}`") from fault
     except OSError as fault:
-        raise PicojouleError(
-            f"{path} cannot be read ({files.reason(fault)}): {files.reading_remedy(fault)}."
-        ) from fault
+        raise PicojouleError(f"{path} cannot be read ({files.reason(fault)}): {files.reading_remedy(fault)}") from fault
     except Damaged as fault:
-        raise PicojouleError(f"{fault}: get the data set again with `{fetch}`.") from fault
+        raise PicojouleError(f"{fault}: get the data set again with `{fetch}`") from fault
     return content
 
 
 def is_intact(dataset: FileSet, root: Path) -> bool:
-    """Whether every file is there with the right content."""
+    """Whether every file of a data set is in the cache with the right content."""
     if not holds(dataset, root):
         return False
     try:
@@ -84,9 +104,17 @@ def is_intact(dataset: FileSet, root: Path) -> bool:
 
 @contextlib.contextmanager
 def workspace(dataset: FileSet, root: Path) -> Iterator[Path]:
-    """A temporary folder inside the cache (so that renaming is atomic) that vanishes however the block ends.
+    """Make a temporary folder inside the cache (so that renaming is atomic) that vanishes however the block ends.
 
-    A full disk or a folder that cannot be written becomes one sentence with the remedy.
+    Args:
+        dataset: The data set that is being fetched.
+        root: The cache folder.
+
+    Yields:
+        The temporary folder.
+
+    Raises:
+        PicojouleError: The disk is full, or the folder cannot be written.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -96,12 +124,12 @@ def workspace(dataset: FileSet, root: Path) -> Iterator[Path]:
     except OSError as fault:
         if fault.errno in (errno.ENOSPC, errno.EDQUOT):
             raise PicojouleError(
-                f"There is no space left in {root} for {dataset.name}: free about {3 * dataset.size // 1_000_000} MB, "
-                f"or set PICOJOULE_DATA to a folder on another disk."
+                f"there is no space left in {root} for {dataset.name}: free about {3 * dataset.size // 1_000_000} MB, "
+                f"or set PICOJOULE_DATA to a folder on another disk"
             ) from fault
         raise PicojouleError(
-            f"The cache folder {root} cannot be used ({files.reason(fault)}): "
-            f"{files.remedy(fault).removesuffix(',')}, or set PICOJOULE_DATA to a folder you can write to."
+            f"the cache folder {root} cannot be used ({files.reason(fault)}): "
+            f"{files.remedy(fault).removesuffix(',')}, or set PICOJOULE_DATA to a folder you can write to"
         ) from fault
 
 
@@ -114,7 +142,14 @@ def _remove_stale(root: Path) -> None:
 
 
 def install(dataset: FileSet, contents: Iterable[tuple[OfficialFile, bytes]], work: Path, root: Path) -> None:
-    """Write checked contents to the workspace, flush them to disk, and rename them into place once all are there."""
+    """Write checked contents to the workspace, flush them to disk, and rename them into place once all are there.
+
+    Args:
+        dataset: The data set.
+        contents: Its official files with their contents.
+        work: The workspace.
+        root: The cache folder.
+    """
     staged = work / "checked"
     staged.mkdir()
     for file, content in contents:

@@ -14,11 +14,11 @@ from picojoule.io.files import opened
 
 
 class Unavailable(Exception):
-    """Why one source did not give a data set: a clause for the sentence that `fetch` raises when no source is left."""
+    """The reason why a source did not give a data set, as a clause for the error that `fetch` raises."""
 
 
 class Damaged(Unavailable):
-    """The source has the data set, but not with the official content."""
+    """The reason of a source that has the data set, but not with the official content."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,19 @@ class OfficialFile:
 
     name: str
     md5: str
+    """Of the content, in hexadecimal digits."""
     size: int
+    """Bytes of the content."""
 
     def check(self, content: bytes, where: str) -> None:
-        """Raise `Damaged` unless `content` is the official one; `where` names the place it was read from.
+        """Compare a content with the official one.
+
+        Args:
+            content: The bytes that were read.
+            where: The place they were read from, for the error.
+
+        Raises:
+            Damaged: The size or the checksum differs.
 
         >>> OfficialFile("greeting", md5="5d41402abc4b2a76b9719d911017c592", size=5).check(b"hello", "a letter")
         """
@@ -43,7 +52,7 @@ class OfficialFile:
 
 
 def md5(chunks: Iterable[bytes]) -> str:
-    """MD5 of the chunks in a row, in hexadecimal digits."""
+    """Compute the MD5 of the chunks in a row, in hexadecimal digits."""
     digest = hashlib.md5(usedforsecurity=False)
     for chunk in chunks:
         digest.update(chunk)
@@ -51,6 +60,6 @@ def md5(chunks: Iterable[bytes]) -> str:
 
 
 def file_md5(path: Path) -> str:
-    """MD5 of a file's content, read piece by piece."""
+    """Compute the MD5 of a file's content, read piece by piece."""
     with opened(path) as stream:
         return md5(iter(lambda: stream.read(1 << 20), b""))

@@ -1,4 +1,4 @@
-"""What the classes of the data sets are called, by class number: the words of their makers."""
+"""Names of the classes by class number, in the words of the data sets' makers."""
 
 from __future__ import annotations
 

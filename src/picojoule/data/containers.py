@@ -20,13 +20,13 @@ _LARGEST = 256 << 20
 
 
 class Container(Protocol):
-    """Somewhere that files can be read from by their names."""
+    """A place from which files can be read by their names."""
 
     def read(self, name: str) -> bytes | None:
-        """The file's content, or None if it is not there."""
+        """Return the file's content, or None if it is not there."""
 
     def where(self, name: str) -> str:
-        """The file's place, for error messages."""
+        """Return the file's place, for error messages."""
 
 
 class _Readable(Protocol):
@@ -40,6 +40,7 @@ class Folder:
     path: Path
 
     def read(self, name: str) -> bytes | None:
+        """Return the file's content, or None if it is not there."""
         path = self.path / name
         try:
             with opened(path) as stream:
@@ -48,10 +49,11 @@ class Folder:
             return None
         except OSError as fault:
             raise PicojouleError(
-                f"{path} cannot be read ({reason(fault)}): {reading_remedy(fault)} or name another folder."
+                f"{path} cannot be read ({reason(fault)}): {reading_remedy(fault)} or name another folder"
             ) from fault
 
     def where(self, name: str) -> str:
+        """Return the file's place, for error messages."""
         return str(self.path / name)
 
 
@@ -64,7 +66,19 @@ class Archive:
 
     @classmethod
     def open(cls, path: Path, wanted: Collection[str]) -> Archive:
-        """Read the members whose last name is wanted; nothing is unpacked to disk."""
+        """Read the wanted members of a tar archive into memory; nothing is unpacked to disk.
+
+        Args:
+            path: The archive.
+            wanted: The names of files, without folders.
+
+        Returns:
+            The members that it has.
+
+        Raises:
+            Damaged: It is not an archive, is truncated, or far too large.
+            PicojouleError: It cannot be read.
+        """
         files: dict[str, bytes] = {}
         room = _LARGEST  # for all members together
         try:
@@ -81,17 +95,20 @@ class Archive:
         except OSError as fault:
             if fault.errno is None:  # not the disk's: so a broken bzip2 stream is told
                 raise Damaged(f"{path} is truncated or not an archive") from fault
-            raise PicojouleError(f"{path} cannot be read ({reason(fault)}): {reading_remedy(fault)}.") from fault
+            raise PicojouleError(f"{path} cannot be read ({reason(fault)}): {reading_remedy(fault)}") from fault
         return cls(path, files)
 
     def read(self, name: str) -> bytes | None:
+        """Return the file's content, or None if the archive does not have it."""
         return self.files.get(name)
 
     def where(self, name: str) -> str:
+        """Return the file's place, for error messages."""
         return f"{self.path}/{name}"
 
 
 def read_all(stream: _Readable, where: str, room: int = _LARGEST) -> bytes:
+    """Read a stream to its end, or raise `Damaged` if it has more bytes than there is room for."""
     content = stream.read(room + 1)
     if len(content) > room:
         raise Damaged(f"{where} is far too large")

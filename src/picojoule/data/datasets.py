@@ -37,6 +37,7 @@ class FileSet:
 
     @property
     def files(self) -> tuple[OfficialFile, ...]:
+        """The official files, those of the training part first."""
         return self.train + self.test
 
     @property
@@ -159,7 +160,16 @@ DATASETS: Mapping[str, DataSet] = MappingProxyType(
 
 
 def find(name: str) -> DataSet:
-    """The data set of that name, or an error that names the nearest one.
+    """Find a data set by its name.
+
+    Args:
+        name: One of `DATASETS`.
+
+    Returns:
+        What is known of it.
+
+    Raises:
+        PicojouleError: There is none of that name; the message names the nearest one.
 
     >>> find("cifar-10").splits
     (45000, 5000, 10000)

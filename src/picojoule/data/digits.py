@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits: 1797 images of 8×8, part of the library, so there is always some data."""
+"""The handwritten digits of scikit-learn: 1797 images of 8×8, part of the library, so there is always some data."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ _ENLARGE = 4
 
 
 def digits_parts(test_images: int) -> tuple[Arrays, Arrays]:
-    """Training and test images; the test images are a fixed, stratified draw, since the set has no official split.
+    """Load the digits as a training and a test part.
 
     The grey levels 0 … 16 are spread over 0 … 255, and each pixel becomes a square of 4×4, which gives 32×32.
+
+    Args:
+        test_images: Images of the test part, a fixed, stratified draw, since the set has no official split.
+
+    Returns:
+        Images and labels of the training part, and of the test part.
     """
     from sklearn.datasets import load_digits
 

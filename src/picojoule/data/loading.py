@@ -31,7 +31,7 @@ class Images:
         return len(self.labels)
 
     def to(self, device: torch.device | str) -> Images:
-        """The same images on a device, so that batches are gathered there."""
+        """Copy the images to a device, so that batches are gathered there."""
         return Images(self.images.to(device), self.labels.to(device))
 
 
@@ -50,7 +50,7 @@ class Normalization:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """One data set, loaded.
+    """A data set in memory: uint8 images in three splits, and their normalisation.
 
     The normalisation is that of the whole training split, unpadded and before any `limit`, so runs on different subsets
     see the same pixels.
@@ -72,7 +72,7 @@ class Data:
         return channels, height, width
 
     def to(self, device: torch.device | str) -> Data:
-        """The same data on a device."""
+        """Copy the data to a device."""
         train, validation, test = (part.to(device) for part in (self.train, self.validation, self.test))
         return Data(self.name, self.source, self.classes, train, validation, test, self.normalization)
 
@@ -89,13 +89,20 @@ def load(
     """Load a data set from the cache, its checksums verified.
 
     Args:
-        name: a data set of `picojoule.data.DATASETS`; `digits` needs no files.
-        limit: take only a class-balanced subset of that many training images (numbers per class differ by at most one;
+        name: A data set of `picojoule.data.DATASETS`; `digits` needs no files.
+        limit: Take only a class-balanced subset of that many training images (numbers per class differ by at most one;
             larger subsets contain smaller ones).
-        limit_validation, limit_test: the same for the images that are evaluated on; each split is whole unless limited.
-        pad: rows and columns of black pixels (value 0, before normalisation) on each side; None is the data set's own,
+        limit_validation: The same for the validation images; the split is whole unless limited.
+        limit_test: The same for the test images.
+        pad: Rows and columns of black pixels (value 0, before normalisation) on each side; None is the data set's own,
             which brings 28×28 to 32×32 and leaves 32×32 alone.
-        root: the cache folder, instead of the one of `cache_root`.
+        root: The cache folder, instead of the one of `cache_root`.
+
+    Returns:
+        The three splits as uint8 images, and the normalisation of the whole training split.
+
+    Raises:
+        PicojouleError: The data set is unknown, not in the cache or damaged, or an argument is not valid.
 
     >>> digits = load("digits", limit=100)
     >>> digits.train.images.shape, digits.train.labels.bincount().tolist()
@@ -106,7 +113,7 @@ def load(
     dataset = datasets.find(name)
     border = dataset.pad if pad is None else pad
     if isinstance(border, bool) or not isinstance(border, int) or border < 0:
-        raise PicojouleError(f"pad = {border!r} is not a number of pixels; take 0 or more.")
+        raise PicojouleError(f"pad = {border!r} is not a number of pixels: take 0 or more")
     (images, labels), test, source = _official_parts(dataset, root)
     held_out, kept = draw_stratified(labels, dataset.splits[1], VALIDATION_SEED)
     normalization = statistics(images[kept])
@@ -125,16 +132,16 @@ def load(
 
 
 def _subset(labels: NDArray[np.int64], dataset: DataSet, count: int | None, what: str) -> Indices:
-    """Positions of a class-balanced subset of that many images, or of all."""
+    """Draw the positions of a class-balanced subset of that many images, or of all."""
     if count is None:
         return np.arange(len(labels))
     if isinstance(count, bool) or not isinstance(count, int):
-        raise PicojouleError(f"{what} = {count!r} is not a number of images; take a whole number or leave it out.")
+        raise PicojouleError(f"{what} = {count!r} is not a number of images: take a whole number or leave it out")
     return draw_balanced(labels, count, dataset.classes, what=what)
 
 
 def _official_parts(dataset: DataSet, root: str | os.PathLike[str] | None) -> tuple[Arrays, Arrays, str]:
-    """The official training part, the test part, and where they were read."""
+    """Read the official training part and test part, and say where they were read."""
     if not isinstance(dataset, FileSet):
         train, test = digits_parts(dataset.splits[2])
         return train, test, dataset.library
@@ -151,10 +158,19 @@ def _tensors(images: NDArray[np.uint8], labels: NDArray[np.int64], border: int) 
 
 
 def statistics(images: NDArray[np.uint8]) -> Normalization:
-    """Mean and (population) standard deviation of each channel of uint8 [N, C, H, W], as fractions of 255.
+    """Compute mean and (population) standard deviation of each channel of uint8 [N, C, H, W], as fractions of 255.
 
-    Computed from the histogram in whole numbers, so nothing is rounded before the last step:
+    They come from the histogram in whole numbers, so nothing is rounded before the last step:
     mean = Σ v·n(v) / (255·N), variance = (N·Σ v²·n(v) − (Σ v·n(v))²) / (255·N)².
+
+    Args:
+        images: The training images.
+
+    Returns:
+        The normalisation.
+
+    Raises:
+        PicojouleError: A channel is constant.
     """
     means, deviations = [], []
     for channel in range(images.shape[1]):
@@ -164,14 +180,16 @@ def statistics(images: NDArray[np.uint8]) -> Normalization:
         second = sum(value * value * number for value, number in enumerate(histogram))
         variance = Fraction(count * second - first * first, (255 * count) ** 2) if count else Fraction(0)
         if variance == 0:
-            raise PicojouleError(f"Channel {channel} of the training images is constant; it cannot be normalised.")
+            raise PicojouleError(
+                f"channel {channel} of the training images is constant, so it cannot be normalised: check the images"
+            )
         means.append(float(Fraction(first, 255 * count)))
         deviations.append(math.sqrt(variance))
     return Normalization(tuple(means), tuple(deviations))
 
 
 def _histogram(pixels: NDArray[np.uint8]) -> list[int]:
-    """How often each of the 256 values occurs; in pieces, because `bincount` makes eight bytes of each pixel."""
+    """Count each of the 256 values; in pieces, because `bincount` makes eight bytes of each pixel."""
     counts = np.zeros(256, dtype=np.int64)
     for first in range(0, len(pixels), 1000):
         counts += np.bincount(pixels[first : first + 1000].ravel(), minlength=256)

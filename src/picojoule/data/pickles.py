@@ -49,7 +49,7 @@ Instruction = tuple[str, Any]
 
 @dataclass(frozen=True)
 class _Name:
-    """A name the pickle mentions: only ever compared with the three known ones."""
+    """A name that the pickle mentions: only ever compared with the three known ones."""
 
     text: str
 
@@ -69,29 +69,45 @@ _MARK = object()
 
 
 def cifar_records(content: bytes, label_keys: Sequence[str], where: str) -> bytes:
-    """The official *binary* form of a CIFAR Python batch: for each image its label bytes, then its 3072 pixels.
+    """Convert a CIFAR Python batch to the official *binary* form: for each image its label bytes, then its 3072 pixels.
 
     Args:
-        content: the file's bytes, `train` or `data_batch_1` for example.
-        label_keys: the dictionary's label lists in the order of the binary form: `labels` for CIFAR-10, `coarse_labels`
+        content: The file's bytes, `train` or `data_batch_1` for example.
+        label_keys: The dictionary's label lists in the order of the binary form: `labels` for CIFAR-10, `coarse_labels`
             and `fine_labels` for CIFAR-100.
-        where: the file's name for error messages.
+        where: The file's name for error messages.
+
+    Returns:
+        The bytes of the binary file.
+
+    Raises:
+        PicojouleError: The content is not such a batch.
     """
     batch = read_batch(content, where)
     data = batch.get(b"data")
     if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != PIXELS:
-        raise PicojouleError(f"{where} is not a CIFAR batch: it has no array 'data' of {PIXELS} columns; {_REMEDY}.")
+        raise PicojouleError(f"{where} is not a CIFAR batch, for it has no array 'data' of {PIXELS} columns: {_REMEDY}")
     columns = [_label_column(batch, key, len(data), where) for key in label_keys]
     rows: bytes = np.concatenate([*columns, data], axis=1).tobytes()
     return rows
 
 
 def read_batch(content: bytes, where: str) -> dict[bytes, Any]:
-    """The dictionary a CIFAR Python batch describes: byte strings, integers, lists of them, and a uint8 array.
+    r"""Read the dictionary that a CIFAR Python batch describes: byte strings, integers, lists of them, a uint8 array.
 
-    >>> read_batch(b"\\x80\\x02}q\\x01U\\x05labelq\\x02K\\x07s.", "an example")
+    Args:
+        content: The file's bytes.
+        where: The file's name for error messages.
+
+    Returns:
+        The dictionary.
+
+    Raises:
+        PicojouleError: The content is truncated, or has anything in it that no CIFAR batch has.
+
+    >>> read_batch(b"\x80\x02}q\x01U\x05labelq\x02K\x07s.", "an example")
     {b'label': 7}
-    >>> read_batch(b"cos\\nsystem\\n(S'echo hello'\\ntR.", "an example")
+    >>> read_batch(b"cos\nsystem\n(S'echo hello'\ntR.", "an example")
     Traceback (most recent call last):
     picojoule.PicojouleError: an example names os.system, which no CIFAR batch does, so nothing of it was run ...
     """
@@ -104,9 +120,9 @@ def read_batch(content: bytes, where: str) -> dict[bytes, Any]:
         raise
     except (ValueError, IndexError, KeyError, TypeError, OverflowError) as fault:
         # pickletools, a stack that is too short and a memo that was never set all mean the same to the user.
-        raise PicojouleError(f"{where} is truncated or not a CIFAR batch ({fault}); {_REMEDY}.") from fault
+        raise PicojouleError(f"{where} is truncated or not a CIFAR batch ({fault}): {_REMEDY}") from fault
     if not isinstance(result, dict):
-        raise PicojouleError(f"{where} is not a CIFAR batch: it holds no dictionary of byte strings; {_REMEDY}.")
+        raise PicojouleError(f"{where} is not a CIFAR batch, for it holds no dictionary of byte strings: {_REMEDY}")
     return {key: value.values if isinstance(value, _Array) else value for key, value in result.items()}
 
 
@@ -116,21 +132,23 @@ _REMEDY = "take the file from the official archive again, or use the binary vers
 def _label_column(batch: dict[bytes, Any], key: str, rows: int, where: str) -> NDArray[np.uint8]:
     labels = batch.get(key.encode())
     if not isinstance(labels, list) or len(labels) != rows:
-        raise PicojouleError(f"{where} is not the expected CIFAR batch: it has no list '{key}' of {rows}; {_REMEDY}.")
+        raise PicojouleError(
+            f"{where} is not the expected CIFAR batch, for it has no list '{key}' of {rows}: {_REMEDY}"
+        )
     if not all(type(label) is int and 0 <= label < 256 for label in labels):
-        raise PicojouleError(f"{where} has labels in '{key}' that are not small integers; {_REMEDY}.")
+        raise PicojouleError(f"{where} has labels in '{key}' that are not small integers: {_REMEDY}")
     return np.array(labels, dtype=np.uint8)[:, None]
 
 
 def _instructions(content: bytes) -> Iterator[Instruction]:
-    """Name and argument of each instruction, read when it is asked for."""
+    """Read name and argument of each instruction when it is asked for."""
     stream = io.BytesIO(content)  # shares the bytes
     for _ in range(_MOST_INSTRUCTIONS):
         code = stream.read(1)
         if not code:
             raise ValueError("it does not end")
         if code not in _OPCODES:
-            raise ValueError(f"at byte {stream.tell() - 1} is {code!r}, which is no instruction")
+            raise ValueError(f"at byte {stream.tell() - 1} is {code!r}, which is not an instruction")
         opcode = _OPCODES[code]
         yield opcode.name, _argument(opcode, stream)
         if opcode.name == "STOP":
@@ -157,7 +175,7 @@ def _argument(opcode: pickletools.OpcodeInfo, stream: io.BytesIO) -> Any:
 
 
 def _names(program: Iterable[Instruction]) -> Iterator[str]:
-    """Every importable name the instructions mention, in any protocol."""
+    """List every importable name that the instructions mention, in any protocol."""
     texts: deque[str] = deque(maxlen=2)
     for opcode, argument in program:
         if opcode in ("GLOBAL", "INST"):
@@ -179,8 +197,8 @@ def _refuse_foreign_names(program: Iterable[Instruction], where: str) -> None:
             break
     if foreign:
         raise PicojouleError(
-            f"{where} names {', '.join(foreign)}, which no CIFAR batch does, so nothing of it was run or read; "
-            f"do not use this file, and {_REMEDY}."
+            f"{where} names {', '.join(foreign)}, which no CIFAR batch does, so nothing of it was run or read: "
+            f"do not use this file, and {_REMEDY}"
         )
 
 
@@ -236,7 +254,7 @@ def _follow(program: Iterable[Instruction], where: str) -> Any:
             state = stack.pop()
             _complete(stack[-1], state)
         else:
-            raise PicojouleError(f"{where} has the instruction {opcode}, which no CIFAR batch has; {_REMEDY}.")
+            raise PicojouleError(f"{where} has the instruction {opcode}, which no CIFAR batch has: {_REMEDY}")
     raise ValueError("it does not end")
 
 

@@ -1,4 +1,4 @@
-"""One picture of the user's, brought to the form of a data set's images."""
+"""A picture of the user's own, brought to the form of a data set's images."""
 
 from __future__ import annotations
 
@@ -16,10 +16,21 @@ from picojoule.io import files
 
 
 def read_picture(path: Path, name: str, pad: int) -> Tensor:
-    """A PNG or JPEG file as uint8 [C, H, W], grey or in colour as the data set `name` is, with its black border.
+    """Read a PNG or JPEG file as uint8 [C, H, W], grey or in colour as a data set is, with its black border.
 
     A picture of another size is scaled to that of the data set; one that already has the border is taken as it is. The
     picture is turned as its camera noted, what is transparent is black, and 16 bits become 8.
+
+    Args:
+        path: The file.
+        name: The data set whose images it is to be like.
+        pad: Rows and columns of black pixels on each side.
+
+    Returns:
+        The pixels.
+
+    Raises:
+        PicojouleError: The file is missing, cannot be read, is no such picture, or is too large.
     """
     channels, height, width = DATASETS[name].shape
     try:
@@ -52,7 +63,7 @@ def read_picture(path: Path, name: str, pad: int) -> Tensor:
 
 
 def _of_bytes(picture: Image.Image) -> Image.Image:
-    """The same without what `convert` gets wrong: it clips 16 bits to white and forgets what is transparent."""
+    """Undo what `convert` gets wrong: it clips 16 bits to white and forgets what is transparent."""
     if picture.mode.startswith("I"):
         return Image.fromarray((np.asarray(picture) // 257).astype(np.uint8))
     if picture.has_transparency_data:

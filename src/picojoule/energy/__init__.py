@@ -1,1 +1,1 @@
-"""What a network spends: the meter, its report, price lists of hardware, units of energy."""
+"""Energy that a network spends: the meter, its report, price lists of hardware, units."""

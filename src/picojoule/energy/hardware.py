@@ -1,4 +1,4 @@
-"""Price lists: what one operation costs on a chip.
+"""Price lists of hardware: joules per operation, each with its source.
 
 Convention: joules per operation, counted per sample. A synaptic operation (a spike that reaches a synapse) is one
 ``accumulate``; a spike that leaves its neuron is one ``spike``; a synapse fed by anything but spikes is one
@@ -39,7 +39,18 @@ _PJ = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class PriceList:
-    """Joules per operation, with the source they come from.
+    """A price list: joules per operation, with the source they come from.
+
+    Attributes:
+        name: A short name.
+        accumulate: Of a synaptic operation.
+        multiply_accumulate: Of a synapse fed by anything but spikes; None is not priced.
+        neuron_update: Of one neuron in one time step, spike or not; None is not priced.
+        spike: Of a spike that leaves its neuron; None is not priced.
+        source: Where the numbers come from.
+
+    Raises:
+        PicojouleError: A price is not a finite number of 0 or more, or name or source is missing.
 
     >>> mine = PriceList(name="my-chip", accumulate=2e-12, source="measured on our board, 2026-01-31")
     >>> mine.multiply_accumulate is None
@@ -74,19 +85,26 @@ class PriceList:
             )
 
     def per_synop(self, target: Target) -> float:
-        """Joules of one synaptic operation on the weights of a target."""
+        """Price one synaptic operation on the weights of a target, in joules."""
         return self.accumulate
 
     def per_spike(self, layer: Layer) -> float:
-        """Joules of one spike of the layer beside its synaptic operations; a relay only passes spikes on."""
+        """Price one spike of the layer beside its synaptic operations, in joules; a relay only passes spikes on."""
         return 0.0 if layer.relay or self.spike is None else self.spike
 
     def per_update(self, layer: Layer) -> float | None:
-        """Joules of one neuron of the layer in one step, spike or not."""
+        """Price one neuron of the layer in one step, spike or not, in joules; None is not priced."""
         return self.neuron_update
 
     def __call__(self, layer: Layer) -> Tensor:
-        """c: joules of a spike of each neuron, in the shape of the layer's map."""
+        """Price a spike of each neuron: c = Σ_targets per_synop(target) · ψ_target + per_spike(layer), in joules.
+
+        Args:
+            layer: A layer of `Synapses`.
+
+        Returns:
+            c in the shape of the layer's map, float64: the coefficients of `Penalty(synapses, kind=prices)`.
+        """
         c = torch.full(layer.shape, self.per_spike(layer), dtype=torch.float64)
         for target in layer.targets:
             c += self.per_synop(target) * target.fan_out.double()
@@ -95,7 +113,7 @@ class PriceList:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPriceList(PriceList):
-    """Arithmetic and memory traffic, each access priced by the size of the memory (Lemaire et al., 2022).
+    """A price list of arithmetic and memory, an access priced by the size of its memory (Lemaire et al., 2022).
 
     A synaptic operation adds a weight to a potential and works out its address (two ``accumulate``), reads the weight,
     reads and writes the potential. A spike is written once by its layer, which resets its neuron (one ``accumulate``),
@@ -103,13 +121,16 @@ class MemoryPriceList(PriceList):
     its bias to its potential, which is read and written. Our neurons without leak have no product there.
 
     The output's potentials, whose neurons never fire, and the dense twin are not priced.
+
+    Attributes:
+        multiply: Joules of one multiplication.
+        word: Bytes of a weight, a potential or the address of a spike.
+        memory: Bytes of a memory and joules of an access, rising; the line through them goes on beyond both ends.
     """
 
     multiply: float
     word: int = 4
-    """Bytes of a weight, a potential or the address of a spike."""
     memory: tuple[tuple[int, float], ...]
-    """Bytes of a memory and joules of an access, rising; the line through them goes on beyond both ends."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -129,13 +150,18 @@ class MemoryPriceList(PriceList):
             )
 
     def access(self, elements: int) -> float:
-        """Joules of one access to a memory of that many words."""
+        """Price one access to a memory of that many words, in joules."""
         size = self.word * elements
         below = max(1, min(sum(size > known for known, _ in self.memory), len(self.memory) - 1))
         (left, low), (right, high) = self.memory[below - 1 : below + 1]
         return low + (high - low) * (size - left) / (right - left)
 
     def per_synop(self, target: Target) -> float:
+        """Price two additions, a read of the weight, a read and a write of the potential, in joules.
+
+        Raises:
+            PicojouleError: The size of the target is not known, because its ψ was written by hand.
+        """
         if not target.weights:
             raise PicojouleError(
                 f"{self.name} prices a memory by its size, which synapses written by hand do not tell: take those that "
@@ -144,11 +170,13 @@ class MemoryPriceList(PriceList):
         return 2 * self.accumulate + self.access(target.weights) + 2 * self.access(target.outputs)
 
     def per_spike(self, layer: Layer) -> float:
+        """Price the write of a spike, its reset, and the read by each target, in joules."""
         stored = self.access(math.prod(layer.shape))
         read = len(layer.targets) * (stored + 2 * (self.multiply + self.accumulate))
         return read if layer.relay else read + stored + self.accumulate
 
     def per_update(self, layer: Layer) -> float:
+        """Price the addition of the bias to the potential, which is read and written, in joules."""
         return self.accumulate + 2 * self.access(layer.neurons)
 
 
@@ -207,12 +235,25 @@ PRICE_LISTS: Mapping[str, PriceList] = MappingProxyType(
 
 
 def names() -> tuple[str, ...]:
-    """The names that ``get`` knows."""
+    """List the names of the price lists that ``get`` knows.
+
+    >>> DEFAULT in names()
+    True
+    """
     return tuple(PRICE_LISTS)
 
 
 def get(prices: str | PriceList = DEFAULT) -> PriceList:
-    """The price list of that name; a ``PriceList`` of the user's own is returned as it is.
+    """Find a price list by its name.
+
+    Args:
+        prices: A name of `names()`, or a ``PriceList`` of your own, which is returned as it is.
+
+    Returns:
+        The price list.
+
+    Raises:
+        PicojouleError: There is none of that name; the message names the nearest one.
 
     >>> get("loihi").neuron_update
     8.1e-11

@@ -28,7 +28,18 @@ from picojoule.synapses.table import Synapses
 
 
 class EnergyMeter:
-    """Adds up the activity of any number of batches; `compute` prices it.
+    """A meter that adds up the activity of any number of batches, in exact integers, and prices it.
+
+    With ψ from `synapses` and E_AC from the price list, per sample:
+
+        synops(l) = E[Σ_t Σ_i ψ_{l,i} s_{l,i,t}],      joules = E_AC · Σ_l synops(l)
+
+    Args:
+        synapses: What `picojoule.trace` gave for the network.
+        hardware: The name of a price list, or one of your own.
+
+    Raises:
+        PicojouleError: `synapses` is something else, or the price list is unknown.
 
     >>> import picojoule as pj
     >>> net = torch.nn.Sequential(pj.declare_spiking(torch.nn.Identity()), torch.nn.Linear(4, 3))
@@ -51,13 +62,22 @@ class EnergyMeter:
         self.reset()
 
     def reset(self) -> None:
+        """Forget everything that was counted."""
         self._samples = 0
         self._steps: int | None = None
         self._counts = {name: torch.zeros(layer.shape, dtype=torch.int64) for name, layer in self.synapses.items()}
 
     @torch.no_grad()
     def update(self, activity: Activity) -> None:
-        """Add one batch. Nothing is added if any layer of it cannot be counted."""
+        """Add one batch; nothing is added if any layer of it cannot be counted.
+
+        Args:
+            activity: The spikes of one `picojoule.watch` block.
+
+        Raises:
+            PicojouleError: A layer is missing, has another shape, or emitted values that are not whole numbers of
+                spikes; or the number of time steps differs from that of earlier batches.
+        """
         check_activity("a meter", activity)
         if self._steps not in (None, activity.steps):
             raise PicojouleError(
@@ -78,6 +98,25 @@ class EnergyMeter:
 
         One that has counted nothing adds nothing. Between processes, gather each one's `state_dict` and merge them: the
         sum of two states is not a state, because the number of time steps is in each.
+
+        Args:
+            other: The other meter, which stays as it is.
+
+        Raises:
+            PicojouleError: It is no meter, or one of another network, ψ convention or number of time steps.
+
+        >>> import picojoule as pj
+        >>> net = torch.nn.Sequential(pj.declare_spiking(torch.nn.Identity()), torch.nn.Linear(4, 3))
+        >>> synapses = pj.trace(net, torch.zeros(1, 4))
+        >>> here, there, idle = EnergyMeter(synapses), EnergyMeter(synapses), EnergyMeter(synapses)
+        >>> for meter in (here, there):
+        ...     with pj.watch(net) as activity:
+        ...         _ = net(torch.ones(5, 4))
+        ...     meter.update(activity)
+        >>> for other in (there, idle):
+        ...     here.merge(other)
+        >>> here.compute().samples
+        10
         """
         if not isinstance(other, EnergyMeter):
             raise PicojouleError(
@@ -88,19 +127,29 @@ class EnergyMeter:
             torch.equal(layer.fan_out, other.synapses[name].fan_out) for name, layer in self.synapses.items()
         )
         if not same or (None not in (self._steps, other._steps) and self._steps != other._steps):
-            raise PicojouleError("only meters of the same network, ψ convention and number of time steps can be merged")
+            raise PicojouleError(
+                "the meters differ in network, ψ convention or number of time steps: merge only meters that agree in "
+                "them"
+            )
         self._steps = self._steps if self._steps is not None else other._steps
         self._samples += other._samples
         for name in self._counts:
             self._counts[name] += other._counts[name]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The counts as integer tensors, to be sent or saved."""
+        """Return the counts as integer tensors, to be sent or saved."""
         head = torch.tensor([self._samples, self._steps or 0])
         return {"samples_and_steps": head, **{f"counts.{name}": count.clone() for name, count in self._counts.items()}}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what `state_dict` of a meter of the same network gave."""
+        """Take over what `state_dict` of a meter of the same network gave.
+
+        Args:
+            state: The counts, in place of those that this meter has.
+
+        Raises:
+            PicojouleError: It is not a state of a meter of this network.
+        """
         if not isinstance(state, Mapping) or not all(
             isinstance(value, Tensor) and value.dtype == torch.int64 for value in state.values()
         ):
@@ -120,7 +169,17 @@ class EnergyMeter:
         self._counts = {name: state[f"counts.{name}"].cpu().clone() for name in self._counts}
 
     def compute(self, hardware: str | PriceList | None = None) -> EnergyReport:
-        """The bill of everything counted so far, by this meter's price list or the one given."""
+        """Price everything that was counted so far.
+
+        Args:
+            hardware: A price list to be used instead of this meter's own.
+
+        Returns:
+            Synaptic operations, joules, rates and dead neurons, by layer and in total, per sample.
+
+        Raises:
+            PicojouleError: Nothing was counted yet, or the price list is unknown.
+        """
         if not self._samples or self._steps is None:
             raise PicojouleError("nothing was counted yet: call update(activity) before compute()")
         prices = self.prices if hardware is None else price_list(hardware)
@@ -155,10 +214,10 @@ class EnergyMeter:
 
 
 def _whole_counts(name: str, by_step: list[Tensor], *, binary: bool) -> Tensor:
-    """Σ_t Σ_b s as int64. The values are looked at one by one: two halves of a spike must not pass as one."""
+    """Sum Σ_t Σ_b s as int64, looking at the values one by one: two halves of a spike must not pass as one."""
     if not binary and any(s.is_floating_point() and not torch.equal(s, s.round()) for s in by_step):
         raise PicojouleError(
-            f"the layer {name!r} emitted values that are no whole numbers of spikes: let it emit spikes and put the "
+            f"the layer {name!r} emitted values that are not whole numbers of spikes: let it emit spikes and put the "
             "scale into the weights"
         )
     sums = [summed_over_batch(spikes, binary=binary).cpu() for spikes in by_step]

@@ -1,4 +1,4 @@
-"""What a network spent: synaptic operations, joules, firing rates and dead neurons, by layer and in total."""
+"""The energy report: synaptic operations, joules, firing rates and dead neurons, by layer and in total."""
 
 from __future__ import annotations
 
@@ -17,23 +17,29 @@ from picojoule.synapses.table import Layer
 
 @dataclass(frozen=True)
 class LayerEnergy:
-    """One layer's share of the bill. A relay (max pool) has synaptic operations but no neurons, no rate, none dead."""
+    """The energy of one layer, per sample; a relay (max pool) has synaptic operations but no neurons and no rate."""
 
     name: str
     neurons: int
     synops: float
+    """Σ_t Σ_i ψ_i s_{i,t}, the mean over the samples."""
     joules: float
     rate: float | None
+    """Spikes per neuron and time step."""
     dead: int
+    """Neurons that were silent in every step of every sample."""
     spikes: float
     synops_by_target: tuple[float, ...]
+    """`synops` apart by the layers of weights that the spikes reach."""
     layer: Layer = field(repr=False, compare=False)
 
     @property
     def dead_rate(self) -> float | None:
+        """The fraction of neurons that never fired; None for a relay."""
         return self.dead / self.neurons if self.neurons else None
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the layer's entry in `picojoule evaluate --json`."""
         return {
             "name": self.name,
             "neurons": self.neurons,
@@ -46,13 +52,34 @@ class LayerEnergy:
 
 @dataclass(frozen=True)
 class EnergyReport:
-    """What a network spent, by layer and in total, priced by one price list; `priced` gives the same by another."""
+    """The energy of a network per sample, by layer and in total, priced by one price list.
+
+    E_SNN = `joules` is what the spikes cost. Apart from it, and never part of it, stand the synapses that the input
+    feeds (`encoder_joules`), the dense ReLU twin (`ann_joules`) and what the neurons cost without a spike
+    (`update_joules`). A price that the price list does not have is None, which is not the same as free.
+
+    >>> import torch, picojoule as pj
+    >>> net = torch.nn.Sequential(pj.declare_spiking(torch.nn.Identity()), torch.nn.Linear(4, 3))
+    >>> meter = pj.EnergyMeter(pj.trace(net, torch.zeros(1, 4)))
+    >>> with pj.watch(net) as activity:
+    ...     _ = net(torch.tensor([[1.0, 0.0, 1.0, 0.0]]))
+    >>> meter.update(activity)
+    >>> report = meter.compute()
+    >>> report.synops, report.rate_mean, report.dead_rate
+    (6.0, 0.5, 0.5)
+    >>> f"{report.priced('loihi').joules * 1e12:.1f} pJ"
+    '162.6 pJ'
+    """
 
     samples: int
+    """Over which the means were taken."""
     steps: int
+    """Time steps of each sample."""
     psi: str
+    """The convention by which ψ was counted."""
     prices: PriceList
     layers: tuple[LayerEnergy, ...]
+    """In the order in which they fire, relays included."""
     encoder_macs: float
     """Multiply-accumulates of the synapses that the input feeds, per sample."""
     dense_macs: int
@@ -60,10 +87,12 @@ class EnergyReport:
 
     @property
     def neurons(self) -> int:
+        """Neurons of all layers."""
         return sum(layer.neurons for layer in self.layers)
 
     @property
     def synops(self) -> float:
+        """Synaptic operations of all layers: Σ_l Σ_t Σ_i ψ_{l,i} s_{l,i,t}, the mean over the samples."""
         return sum(layer.synops for layer in self.layers)
 
     @property
@@ -73,15 +102,17 @@ class EnergyReport:
 
     @property
     def encoder_joules(self) -> float | None:
+        """E_MAC · `encoder_macs`: what the synapses fed by the input cost."""
         return _priced(self.encoder_macs, self.prices.multiply_accumulate)
 
     @property
     def ann_joules(self) -> float | None:
+        """E_MAC · `dense_macs`: what the dense ReLU twin costs."""
         return _priced(self.dense_macs, self.prices.multiply_accumulate)
 
     @property
     def update_joules(self) -> float | None:
-        """What the neurons cost spike or no spike, on hardware that charges each update."""
+        """T · Σ_l N_l · per_update(l): what the neurons cost without a spike, on hardware that charges each update."""
         prices = [self.prices.per_update(entry.layer) for entry in self.layers if not entry.layer.relay]
         neurons = [entry.neurons for entry in self.layers if not entry.layer.relay]
         if None in prices:
@@ -90,23 +121,37 @@ class EnergyReport:
 
     @property
     def rate_sum(self) -> float:
+        """The sum of the layers' firing rates, as the paper reports it."""
         return sum(layer.rate for layer in self.layers if layer.rate is not None)
 
     @property
     def rate_mean(self) -> float:
+        """The mean of the layers' firing rates, each layer counted once whatever its size."""
         return self.rate_sum / sum(layer.rate is not None for layer in self.layers)
 
     @property
     def dead_rate(self) -> float:
+        """The fraction of all neurons that never fired."""
         return sum(layer.dead for layer in self.layers) / self.neurons
 
     def priced(self, prices: str | PriceList) -> EnergyReport:
-        """The same counts at another hardware's prices."""
+        """Price the same counts by another price list.
+
+        Args:
+            prices: The name of a price list, or one of your own.
+
+        Returns:
+            A new report.
+
+        Raises:
+            PicojouleError: The price list is unknown.
+        """
         prices = price_list(prices)
         layers = tuple(replace(entry, joules=_joules(prices, entry)) for entry in self.layers)
         return replace(self, prices=prices, layers=layers)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return totals and layers as numbers and strings, as `picojoule evaluate --json` prints them."""
         return {
             "samples": self.samples,
             "joules": self.joules,
@@ -125,6 +170,7 @@ class EnergyReport:
         }
 
     def table(self) -> Table:
+        """Make the table that `print(report)` shows."""
         apart = [
             f"encoder {self.encoder_macs:,.0f} MACs, {format_joules(self.encoder_joules)}",
             f"dense ReLU twin {self.dense_macs:,} MACs, {format_joules(self.ann_joules)}",
@@ -165,7 +211,7 @@ class EnergyReport:
 
 
 def _joules(prices: PriceList, entry: LayerEnergy) -> float:
-    """What the spikes of a layer cost: the same coefficients as the penalty's, on sums instead of single neurons."""
+    """Price the spikes of a layer: the same coefficients as the penalty's, on sums instead of single neurons."""
     targets = zip(entry.layer.targets, entry.synops_by_target, strict=True)
     return sum(prices.per_synop(t) * n for t, n in targets) + prices.per_spike(entry.layer) * entry.spikes
 

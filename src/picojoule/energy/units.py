@@ -1,4 +1,4 @@
-"""Joules as people write them."""
+"""Units of energy: joules as people write and read them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ _ENERGY = re.compile(r"\s*(\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d{1,2}))?\s*([a-zµμ]?
 
 
 def format_joules(joules: float | None) -> str:
-    """Three significant digits with the fitting unit; `None` was not priced.
+    """Write an energy in three significant digits with the fitting unit.
+
+    Args:
+        joules: The energy, or None if it was not priced.
+
+    Returns:
+        The text for tables and messages.
 
     >>> format_joules(89.006e-6), format_joules(999.6e-12), format_joules(0.0), format_joules(None)
     ('89.0 µJ', '1.00 nJ', '0 J', 'not priced')
@@ -30,7 +36,16 @@ def format_joules(joules: float | None) -> str:
 
 
 def parse_joules(text: str) -> float:
-    """An energy with its unit: J, mJ, µJ (or uJ), nJ or pJ.
+    """Read an energy with its unit: J, mJ, µJ (or uJ), nJ or pJ.
+
+    Args:
+        text: A number and a unit.
+
+    Returns:
+        The energy in joules.
+
+    Raises:
+        PicojouleError: It is not a number and a unit.
 
     >>> parse_joules("2 uJ"), parse_joules("850nJ")
     (2e-06, 8.5e-07)
@@ -39,7 +54,16 @@ def parse_joules(text: str) -> float:
 
 
 def tidy_joules(text: str) -> str:
-    """The same energy in one spelling, so that equal energies are equal texts, to the last digit.
+    """Rewrite an energy in one spelling, so that equal energies are equal texts, to the last digit.
+
+    Args:
+        text: A number and a unit.
+
+    Returns:
+        The number in the largest unit in which it is 1 or more.
+
+    Raises:
+        PicojouleError: It is not a number and a unit.
 
     >>> tidy_joules("2000 nJ"), tidy_joules("0.0020mJ"), tidy_joules("850 nJ"), tidy_joules("0.25 pJ")
     ('2 µJ', '2 µJ', '850 nJ', '0.25 pJ')
@@ -54,7 +78,7 @@ def _decimal(text: str) -> Decimal:
     unit = _SPELLINGS.get(found[3]) if found else None
     if found is None or unit is None:
         raise PicojouleError(
-            f"{text!r} is no energy: write a number and one of the units {', '.join(_EXPONENTS)} (uJ will do for µJ), "
-            "as in '2 uJ'"
+            f"{text!r} is not a valid energy: write a number and one of the units {', '.join(_EXPONENTS)} (uJ will do "
+            "for µJ), as in '2 uJ'"
         )
     return Decimal(found[1]).scaleb(int(found[2] or 0) + _EXPONENTS[unit])

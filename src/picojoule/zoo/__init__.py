@@ -1,4 +1,4 @@
-"""The paper's networks, by name.
+"""The zoo: the paper's networks, by name.
 
 All without biases, with batch norm before every spiking layer and He initialisation for ReLU. Spikes pass nothing but
 dropout, pooling and flattening before they reach the next synapses. Spiking layers are called ``spike1``, ``spike2``,
@@ -39,7 +39,11 @@ _MODELS: Mapping[str, _Entry] = MappingProxyType(
 
 
 def names() -> tuple[str, ...]:
-    """The names that ``create`` knows."""
+    """List the names that ``create`` knows.
+
+    >>> names()
+    ('cnn7', 'vgg11', 'resnet18')
+    """
     return tuple(_MODELS)
 
 
@@ -52,12 +56,20 @@ def create(
 ) -> ZooModel:
     """Build a network of the zoo with fresh weights; its ``input_shape`` is the (C, H, W) of one image.
 
-    ``neuron`` is called once per spiking layer. ``nn.ReLU`` gives the ReLU twin, with the same parameters by name and
-    shape; ``functools.partial(Spike, threshold=0.5)`` sets a parameter. Without ``in_channels`` the model's
-    usual number is taken: 1 for ``cnn7``, 3 for the others.
+    Args:
+        name: One of ``names()``.
+        classes: The number of classes.
+        in_channels: Channels of an image; None is the model's usual number: 1 for ``cnn7``, 3 for the others.
+        neuron: A factory that is called once per spiking layer. ``nn.ReLU`` gives the ReLU twin, with the same
+            parameters by name and shape; ``functools.partial(Spike, threshold=0.5)`` sets a parameter.
+        steps: Time steps of a neuron with a membrane (``IF``, ``LIF``, a ``partial`` of them, or your own that takes
+            ``steps=``): every image is given in each of them as a constant current, the logits are averaged over them.
 
-    A neuron with a membrane (``IF``, ``LIF``, a ``partial`` of them, or your own that takes ``steps=``) runs over
-    ``steps`` time steps: every image is given in each of them as a constant current, the logits are averaged over them.
+    Returns:
+        The network, in training mode.
+
+    Raises:
+        PicojouleError: The name is unknown, a number is below 1, or ``neuron`` does not make a new module on each call.
 
     >>> create("cnn7").input_shape
     (1, 32, 32)
@@ -97,7 +109,7 @@ def _is_count(value: object) -> bool:
 
 
 def _made(neuron: Callable[[], nn.Module]) -> nn.Module:
-    """A new neuron from the user's factory."""
+    """Make a new neuron with the user's factory."""
     try:
         module = neuron()
     except TypeError as fault:

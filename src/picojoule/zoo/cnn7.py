@@ -21,7 +21,7 @@ _HIDDEN = (  # channels, kernel, stride, dropout
 
 
 class CNN7(nn.Sequential):
-    """C-BN-S-DO six times, then C(classes)-GAP; feature maps 15, 13, 8, 6, 6, 6 on a 32x32 image.
+    """CNN7: C-BN-S-DO six times, then C(classes)-GAP; feature maps 15, 13, 8, 6, 6, 6 on a 32x32 image.
 
     The kernels are those that give the paper's 59 688 neurons and 98 895 888 synapses; its printed table has them one
     layer too early. ``classes`` changes the last convolution only.
@@ -42,6 +42,7 @@ class CNN7(nn.Sequential):
         self.add_module("conv7", conv(channels, classes, 1))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Compute logits [B, classes] of images [B, C, 32, 32]."""
         x = present(x, self.steps)
         for layer in self:
             x = layer(x)

@@ -1,9 +1,9 @@
 """Dropout as in `nn.Dropout`, with a mask that is quick to draw on a CPU.
 
-PyTorch draws one Bernoulli number an element there, on one core, which takes a fifth of a training step. Here a draw is
-a hash of the element's position under a seed from PyTorch's generator: one seed, one checkpoint of the random state and
-`torch.manual_seed` govern both. Thirty-two bits make the probability a multiple of 2⁻³²; what is kept is scaled by the
-probability that was really used, so the expectation is exact.
+PyTorch draws one Bernoulli number per element there, on one core, which takes a fifth of a training step. Here a draw
+is a hash of the element's position under a seed from PyTorch's generator: one seed, one checkpoint of the random state
+and `torch.manual_seed` govern both. Thirty-two bits make the probability a multiple of 2⁻³²; what is kept is scaled by
+the probability that was really used, so the expectation is exact.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from picojoule.neurons.spike import is_eager
 
 
 class Dropout(nn.Dropout):
-    """Zero each element with probability ``p`` while training, and scale the rest by ``1/(1-p)``.
+    """Dropout: while training each element is zero with probability ``p``, and the rest is scaled by ``1/(1-p)``.
 
     The backward pass draws the mask again from its seed, so nothing of the activation's size is kept.
 
@@ -36,6 +36,7 @@ class Dropout(nn.Dropout):
     """
 
     def forward(self, x: Tensor) -> Tensor:
+        """Drop elements of `x` in training; give it back as it is in evaluation."""
         if self.training and 0 < self.p < 1 and not self.inplace and is_eager(x) and fits_one_pass(x):
             seed = int(torch.randint(2**63 - 1, ()))
             dropped: Tensor = _Dropout.apply(x, self.p, seed)  # type: ignore[no-untyped-call]
@@ -44,7 +45,7 @@ class Dropout(nn.Dropout):
 
 
 class _Dropout(Function):
-    """Linear, so the backward pass is the same function of the gradient, laid out like the input."""
+    """Dropout by a seed: it is linear, so the backward pass is the same function of the gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float, seed: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Models of the user's own, named `package.module:factory`."""
+"""Models of the user's own code, named `package.module:factory`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,18 @@ def build(name: str, **settings: Any) -> nn.Module:
     """Call the factory behind `package.module:factory`, with those of the settings that it takes.
 
     The current folder is searched too. This runs code: whoever calls it has been told the name by the user, or has the
-    user's consent (`evaluation.build_model`).
+    user's consent (`runs.model.build_model`).
+
+    Args:
+        name: The module and the class or function in it.
+        **settings: What the factory may take, such as `classes` and `steps`; what it does not name is left out.
+
+    Returns:
+        The model.
+
+    Raises:
+        PicojouleError: The factory cannot be found or fails, or does not return an `nn.Module`.
+        SystemExit: The code under that name ended the process.
 
     >>> build("torch.nn:Identity")
     Identity()
@@ -51,7 +62,7 @@ def build(name: str, **settings: Any) -> nn.Module:
 def _find(name: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
-        raise PicojouleError(f"{name!r} names no model: write package.module:factory")
+        raise PicojouleError(f"{name!r} does not name a model: write package.module:factory")
     try:
         with contextlib.redirect_stdout(sys.stderr), _current_folder_first():  # standard output is the command's
             module = importlib.import_module(module_name)
@@ -68,14 +79,14 @@ def _find(name: str) -> Callable[..., Any]:
         raise PicojouleError(
             f"{module_name!r} has no function {attribute!r}: it has {', '.join(valid) or 'none at all'}"
         )
-    _check_that_it_can_build(name, factory)
+    _check_factory(name, factory)
     found: Callable[..., Any] = factory
     return found
 
 
 @contextlib.contextmanager
 def _current_folder_first() -> Iterator[None]:
-    """For the import of the user's module; afterwards it comes last, so that no file in it passes for a library."""
+    """Search the current folder first for the user's module; afterwards it comes last, so that it hides no library."""
     here = os.getcwd()
     if here in sys.path:
         yield
@@ -89,12 +100,12 @@ def _current_folder_first() -> Iterator[None]:
         sys.path.append(here)
 
 
-def _check_that_it_can_build(name: str, factory: object) -> None:
+def _check_factory(name: str, factory: object) -> None:
     """Refuse what cannot return a model before it is called, for it may do anything else, such as `os.abort`."""
     if isinstance(factory, nn.Module):
-        what = "a model and no function that builds one"
+        what = "a model, not a function that builds one"
     elif isinstance(factory, type) and not issubclass(factory, nn.Module):
-        what = "a class, but no nn.Module"
+        what = "a class, but not an nn.Module"
     elif isinstance(factory, types.BuiltinFunctionType):
         what = "a function of Python itself, which builds no nn.Module"
     else:
@@ -103,11 +114,12 @@ def _check_that_it_can_build(name: str, factory: object) -> None:
 
 
 def _exited(name: str, end: SystemExit, remedy: str) -> SystemExit:
-    """The end of the process, as the code under that name wants it, but with a failure's status and a reason."""
+    """End the process, as the code under that name wants it, but with a failure's status and a reason."""
     return SystemExit(f"{name} ended the process (SystemExit: {end}) and returned no model: {remedy}")
 
 
 def _accepted(factory: Callable[..., Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Choose the settings that a factory takes."""
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):  # a builtin without a signature

@@ -11,7 +11,7 @@ from picojoule.zoo.layers import conv
 
 
 class ResNet18(nn.Module):
-    """C(64)-{A A}-{B A}-{B A}-{B A}-BN-S-C(classes)-GAP with ResA and ResB blocks of 64, 128, 256 and 512 channels.
+    """ResNet18: C(64)-{A A}-{B A}-{B A}-{B A}-BN-S-C(classes)-GAP, A and B of 64, 128, 256 and 512 channels.
 
     671 744 neurons in 20 spiking layers on a 32x32 image, as in the paper.
     """
@@ -30,6 +30,7 @@ class ResNet18(nn.Module):
         self.conv = conv(512, classes, kernel=1)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Compute logits [B, classes] of images [B, C, 32, 32]."""
         currents = self.stage4(self.stage3(self.stage2(self.stage1(self.conv1(present(x, self.steps))))))
         maps: Tensor = self.conv(self.spike(self.norm(currents)))  # [T·B, classes, 4, 4]
         return readout(maps.mean(dim=(2, 3)), self.steps)
@@ -48,23 +49,28 @@ class _Block(nn.Module):
         self.conv2 = conv(outputs, outputs, kernel=3, padding=1)
 
     def path(self, currents: Tensor) -> Tensor:
+        """Compute the currents that the block adds."""
         hidden = self.conv1(self.spike1(self.norm1(currents)))
         result: Tensor = self.conv2(self.spike2(self.norm2(hidden)))
         return result
 
 
 class ResA(_Block):
-    """The path added to the stream as it is."""
+    """A block whose path is added to the stream as it is."""
 
     def __init__(self, width: int, neuron: Callable[[], nn.Module]) -> None:
         super().__init__(width, width, stride=1, neuron=neuron)
 
     def forward(self, currents: Tensor) -> Tensor:
+        """Add the block's currents to the stream [T·B, C, H, W]."""
         return self.path(currents) + currents
 
 
 class ResB(_Block):
-    """Half the map, twice the channels; the skip is BN-S-C(k1 s2 p0), the only one that gives the paper's synapses."""
+    """A block to half the map and twice the channels.
+
+    Its skip is BN-S-C(k1 s2 p0), the only one that gives the paper's number of synapses.
+    """
 
     def __init__(self, inputs: int, neuron: Callable[[], nn.Module]) -> None:
         super().__init__(inputs, 2 * inputs, stride=2, neuron=neuron)
@@ -73,5 +79,6 @@ class ResB(_Block):
         self.skip_conv = conv(inputs, 2 * inputs, kernel=1, stride=2)
 
     def forward(self, currents: Tensor) -> Tensor:
+        """Add the block's currents to the stream [T·B, C, H, W]."""
         skip: Tensor = self.skip_conv(self.skip_spike(self.skip_norm(currents)))
         return self.path(currents) + skip

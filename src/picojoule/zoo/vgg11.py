@@ -17,7 +17,7 @@ _DROPPED = {2, 4, 7, 9, 10}
 
 
 class VGG11(nn.Sequential):
-    """C(k3 p1)-BN-S eight times, FC-BN-S twice, FC(classes).
+    """VGG11: C(k3 p1)-BN-S eight times, FC-BN-S twice, FC(classes).
 
     2x2 average pools stand after spiking layers 1, 3, 5 and 6, dropout 0.2 after 2, 4, 7, 9 and 10: the places that
     give the paper's 249 856 neurons on a 32x32 image (its printed table swaps those of layers 1 and 2).
@@ -43,6 +43,7 @@ class VGG11(nn.Sequential):
         self.add_module("fc11", linear(width, classes))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Compute logits [B, classes] of images [B, C, 32, 32]."""
         x = present(x, self.steps)
         for layer in self:
             x = layer(x)
