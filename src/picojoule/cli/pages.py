@@ -96,9 +96,9 @@ def paper_run(
             )
         produced.append(made)
         if not as_json:
-            for sheet in made.findings.tables.values():
+            for sheet in made.results.tables.values():
                 show(sheet.table())
-            for remark in made.findings.notes:
+            for remark in made.results.notes:
                 tell(remark)
             for path in made.files:
                 show_path(path)

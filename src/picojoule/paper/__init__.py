@@ -4,7 +4,7 @@
 """
 
 from picojoule.paper.estimate import estimates, table
-from picojoule.paper.experiments import EXPERIMENTS, Experiment, find, printed_scores
+from picojoule.paper.experiments import EXPERIMENTS, NamedExperiment, find, printed_scores
 from picojoule.paper.run import Produced, fetch_data, run
 from picojoule.paper.scales import SCALES, SIZES, Scale, Size, find_scale
 
@@ -12,7 +12,7 @@ __all__ = [
     "EXPERIMENTS",
     "SCALES",
     "SIZES",
-    "Experiment",
+    "NamedExperiment",
     "Produced",
     "Scale",
     "Size",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from picojoule import report
 from picojoule.io.tables import Sheet
-from picojoule.paper import reference
-from picojoule.paper.context import Bench, Findings, Work
+from picojoule.paper import published
+from picojoule.paper.context import Context, Experiment, Results
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
 from picojoule.penalty import Kind
@@ -44,7 +44,7 @@ _FULL, _SMOKE = Grid(SIX, STRENGTHS), Grid(ONLY_SYN, (64,))
 
 
 @dataclass(frozen=True)
-class Tradeoff(Work):
+class Tradeoff(Experiment):
     """Energy is relative to λ' = 0 with the tuned weight decay."""
 
     base: str
@@ -79,17 +79,17 @@ class Tradeoff(Work):
         changes = (*self.changes, f"penalty.kind={kind}", f"penalty.p={p}", f"penalty.strength={strength}")
         return tuple(scale.adapt(setting(self.base, *changes, f"seed={seed}")) for seed in scale.seeds)
 
-    def findings(self, bench: Bench) -> Findings:
-        printed = reference.scores(self.label)
-        drawn = {curve.label: curve for curve in finished_curves(bench, self.recipes(bench.scale))}
+    def results(self, context: Context) -> Results:
+        printed = published.scores(self.label)
+        drawn = {curve.label: curve for curve in finished_curves(context, self.recipes(context.scale))}
         everything = [drawn.get(label) or empty_curve(label) for label in printed]
-        return Findings(scored(everything, printed), drawn_as("tradeoff", everything))
+        return Results(scored(everything, printed), drawn_as("tradeoff", everything))
 
 
-def finished_curves(bench: Bench, recipes: Sequence[Recipe]) -> tuple[Curve, ...]:
+def finished_curves(context: Context, recipes: Sequence[Recipe]) -> tuple[Curve, ...]:
     """The curves of the runs that are done; they share one baseline, so there is one setting at most."""
-    entries = tuple(entry for run in bench.finished(recipes) for entry in report.gather(run.path))
-    found = report.settings(Collection(bench.folder, entries))
+    entries = tuple(entry for run in context.finished(recipes) for entry in report.gather(run.path))
+    found = report.settings(Collection(context.folder, entries))
     return found[0].curves if found else ()
 
 

@@ -13,7 +13,7 @@ from picojoule.runs.checkpoint import Checkpoint
 from picojoule.runs.evaluate import gathered
 from picojoule.runs.folder import Run
 from picojoule.runs.model import load_weights
-from picojoule.training.budget.controller import Steering
+from picojoule.training.budget.controller import BudgetController
 from picojoule.training.budget.guard import Guard
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Checkpoints:
     model: nn.Module
     optimizer: Any
     guard: Guard | None
-    steering: Steering | None
+    controller: BudgetController | None
 
     def write(self, epoch: int, batch: int, sums: list[float], metrics: list[dict[str, Any]]) -> None:
         each = {
@@ -44,10 +44,10 @@ class Checkpoints:
         for index, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items() if isinstance(value, Tensor)}
         notes: dict[str, Any] = {"metrics": metrics}
-        if self.steering is not None:
-            kept = self.steering.kept
+        if self.controller is not None:
+            kept = self.controller.selection
             tensors |= {f"kept.{name}": tensor for name, tensor in kept.weights.items()}
-            notes |= {"budget": self.steering.budget.state_dict(), "kept": kept.state_dict()}
+            notes |= {"budget": self.controller.budget.state_dict(), "kept": kept.state_dict()}
         if self.guard is not None:
             notes["guard"] = self.guard.state_dict()
         self.run.write_checkpoint(Checkpoint(epoch, batch, {**tensors, **each}, notes))
@@ -60,9 +60,9 @@ class Checkpoints:
         tensors = checkpoint.tensors
         load_weights(self.model, _below("model.", tensors), f"the checkpoint's weights in {self.run.path}")
         self._restore_optimizer(tensors)
-        if self.steering is not None:
-            self.steering.budget.load_state_dict(checkpoint.notes["budget"])
-            self.steering.kept.load_state_dict(checkpoint.notes["kept"], _below("kept.", tensors))
+        if self.controller is not None:
+            self.controller.budget.load_state_dict(checkpoint.notes["budget"])
+            self.controller.selection.load_state_dict(checkpoint.notes["kept"], _below("kept.", tensors))
         if self.guard is not None:
             self.guard.load_state_dict(checkpoint.notes["guard"])
         rank, world, processes = self.fabric.global_rank, self.fabric.world_size, len(tensors["random"])

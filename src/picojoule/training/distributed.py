@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
-def agreed(fabric: Fabric, *values: float) -> list[float]:
+def all_reduced(fabric: Fabric, *values: float) -> list[float]:
     """Σ over all processes: they must stop, or fail, after the same batch."""
     if fabric.world_size == 1:
         return list(values)

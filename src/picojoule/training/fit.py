@@ -22,7 +22,7 @@ from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 from picojoule.runs.verdict import missed
 from picojoule.training.reference import reference_figure
-from picojoule.training.reporters import Log, Reporter
+from picojoule.training.reporters import LogReporter, Reporter
 from picojoule.training.setup import train
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _is_done(run: Run, recipe: Recipe, reporters: Sequence[Reporter]) -> bool:
     run.check_recipe(recipe)
     shortfall = missed(run)  # the result must be readable
     if shortfall is not None:
-        for reporter in reporters or (Log(),):
+        for reporter in reporters or (LogReporter(),):
             reporter.say(shortfall)
     run.remove_checkpoints()  # left by a process that was killed in its last moment
     return True

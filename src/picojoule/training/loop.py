@@ -22,14 +22,14 @@ from picojoule.runs.metadata import circumstances
 from picojoule.runs.verdict import verdict
 from picojoule.synapses.table import Synapses
 from picojoule.training.budget.budget import Budget
-from picojoule.training.budget.controller import Steering
+from picojoule.training.budget.controller import BudgetController
 from picojoule.training.budget.guard import Guard
 from picojoule.training.checkpoints import Checkpoints
-from picojoule.training.distributed import agreed
+from picojoule.training.distributed import all_reduced
 from picojoule.training.objective import Objective
 from picojoule.training.reference import reference_figure
 from picojoule.training.reporters import Reporter, say
-from picojoule.training.schedules import pace, scheduled_strength
+from picojoule.training.schedules import cosine_share, scheduled_strength
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -52,7 +52,7 @@ class Training:
     guard: Guard | None
     batches: Batches = field(init=False)
     objective: Objective = field(init=False)
-    steering: Steering | None = field(init=False)
+    controller: BudgetController | None = field(init=False)
     """Where there is a budget."""
     checkpoints: Checkpoints = field(init=False)
     validated: Evaluation | None = None
@@ -72,10 +72,10 @@ class Training:
             world_size=fabric.world_size,
         )
         self.objective = Objective(self.wrapped, recipe.neuron.steps, self.penalty, self.guard)
-        self.steering = self._steering()
-        self.checkpoints = Checkpoints(fabric, self.run, self.model, self.optimizer, self.guard, self.steering)
+        self.controller = self._budget_controller()
+        self.checkpoints = Checkpoints(fabric, self.run, self.model, self.optimizer, self.guard, self.controller)
 
-    def _steering(self) -> Steering | None:
+    def _budget_controller(self) -> BudgetController | None:
         recipe = self.recipe
         if recipe.penalty.budget is None:
             return None
@@ -83,7 +83,9 @@ class Training:
         assert self.synapses is not None
         reference = reference_figure(self.run, recipe)
         budget = Budget(recipe.penalty.budget, recipe.training.epochs, len(self.batches), reference)
-        return Steering(self.fabric, self.run, recipe, self.data, self.model, self.penalty, self.synapses, budget)
+        return BudgetController(
+            self.fabric, self.run, recipe, self.data, self.model, self.penalty, self.synapses, budget
+        )
 
     def go(self, stop: Stop) -> None:
         recipe, fabric = self.recipe, self.fabric
@@ -95,7 +97,7 @@ class Training:
         for epoch in range(first, recipe.training.epochs):
             began = time.monotonic()
             for group in self.optimizer.param_groups:
-                group["lr"] = recipe.optimizer.lr * pace(epoch, recipe.training.epochs)
+                group["lr"] = recipe.optimizer.lr * cosine_share(epoch, recipe.training.epochs)
             sums = self._epoch(epoch, start, sums, metrics, stop)
             self._check_weights(epoch)
             start = 0
@@ -106,7 +108,7 @@ class Training:
             self.checkpoints.write(epoch + 1, 0, sums, metrics)
             for reporter in self.reporters:
                 reporter.epoch(metrics[-1])
-            if agreed(fabric, stop.requested)[0]:
+            if all_reduced(fabric, stop.requested)[0]:
                 raise Interrupted(f"stopped after epoch {epoch + 1}; the same command goes on from there")
         self._finish()
 
@@ -117,7 +119,7 @@ class Training:
         for number, (images, labels) in enumerate(self.batches.epoch(epoch, start), start):
             images = images.contiguous(memory_format=torch.channels_last)
             loss, terms, rates = self.objective.of(images, labels, self._strength(epoch, number))
-            stopping, total_loss, *rates = agreed(self.fabric, stop.requested, loss.item(), *rates)
+            stopping, total_loss, *rates = all_reduced(self.fabric, stop.requested, loss.item(), *rates)
             if not math.isfinite(total_loss):
                 raise self._diverged(f"the loss became {total_loss} in epoch {epoch + 1}, batch {number + 1}")
             self.optimizer.zero_grad()
@@ -125,8 +127,8 @@ class Training:
             self.optimizer.step()
             if self.guard is not None:
                 self.guard.observe([rate / self.fabric.world_size for rate in rates])
-            if self.steering is not None:
-                self.steering.steer(epoch, number)
+            if self.controller is not None:
+                self.controller.steer(epoch, number)
             sums = [total + term for total, term in zip(sums, terms, strict=True)]
             for reporter in self.reporters:
                 reporter.step(epoch, number + 1, sums[1] / sums[0], sums[2] / sums[0])
@@ -140,13 +142,13 @@ class Training:
 
     def _strength(self, epoch: int, batch: int) -> float:
         """λ for a batch."""
-        if self.steering is not None:
-            return self.steering.budget.strength
+        if self.controller is not None:
+            return self.controller.budget.strength
         return scheduled_strength(self.recipe, epoch, batch, len(self.batches))
 
     def _epoch_metrics(self, epoch: int, sums: list[float], seconds: float) -> dict[str, Any]:
-        if self.steering is not None:
-            self.steering.settle()
+        if self.controller is not None:
+            self.controller.settle()
         if self.fabric.world_size > 1:
             sums = summed(self.fabric, torch.tensor(sums, dtype=torch.float64)).tolist()
             for buffer in self.model.buffers():  # batch norm's: one network is measured, the first process's
@@ -155,8 +157,8 @@ class Training:
         strength = self._strength(epoch, len(self.batches) - 1)
         validation = self.validated = self._measure("validation")
         energy = validation.energy
-        if self.steering is not None:
-            self.steering.judge(epoch, validation)
+        if self.controller is not None:
+            self.controller.judge(epoch, validation)
         for layer in energy.layers if energy is not None else ():
             if layer.rate == 0:
                 say(
@@ -177,15 +179,15 @@ class Training:
             "layers": [layer.to_dict() for layer in energy.layers] if energy is not None else [],
             "lr": self.optimizer.param_groups[0]["lr"],
             "strength": strength,
-            "target_joules": self.steering.budget.wanted(epoch) if self.steering is not None else None,
+            "target_joules": self.controller.budget.wanted(epoch) if self.controller is not None else None,
             "seconds": seconds,
         }
 
     def _finish(self) -> None:
         outcome: dict[str, Any] = {}
-        if self.steering is not None:
+        if self.controller is not None:
             held = self.guard.holding if self.guard is not None else []
-            another, outcome = self.steering.end(held, lambda text: say(self.reporters, text))
+            another, outcome = self.controller.end(held, lambda text: say(self.reporters, text))
             self.validated = None if another else self.validated
         validation = self.validated or self._measure("validation")  # again where the run was resumed at its very end
         results = {"test": self._measure("test").to_dict(), "validation": validation.to_dict(), **outcome}
@@ -212,5 +214,5 @@ class Training:
 
     def _diverged(self, what: str) -> PicojouleError:
         kept = f"; the last good checkpoint is kept in {self.run.path}" if self.run.checkpoints else ""
-        remedy = "penalty.strength" if self.steering is None else "ask for more energy with penalty.budget"
+        remedy = "penalty.strength" if self.controller is None else "ask for more energy with penalty.budget"
         return PicojouleError(f"{what}: lower optimizer.lr or {remedy}{kept}")

@@ -19,7 +19,7 @@ class Reporter(Protocol):
     def end(self) -> None: ...
 
 
-class Log:
+class LogReporter:
     """The reporter of last resort."""
 
     def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None: ...

@@ -7,7 +7,7 @@ import math
 from picojoule.recipe import Recipe
 
 
-def pace(epoch: int, epochs: int) -> float:
+def cosine_share(epoch: int, epochs: int) -> float:
     """The learning rate of an epoch as a share of the first one's."""
     return 0.5 * (1 + math.cos(math.pi * epoch / epochs))
 

@@ -16,7 +16,7 @@ from picojoule.runs.folder import Run
 from picojoule.runs.model import build_model, count_synapses, load_weights
 from picojoule.training.loop import Training
 from picojoule.training.objective import guard_of, penalty_of
-from picojoule.training.reporters import Log, Reporter, say
+from picojoule.training.reporters import LogReporter, Reporter, say
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def train(fabric: Fabric, run: Run, recipe: Recipe, data: Data, reporters: tuple[Reporter, ...]) -> None:
     torch.manual_seed(recipe.seed)
     torch.set_num_threads(recipe.training.threads)
-    reporters = (reporters or (Log(),)) if fabric.global_rank == 0 else ()
+    reporters = (reporters or (LogReporter(),)) if fabric.global_rank == 0 else ()
     model = build_model(recipe, trust=True)  # a recipe that is given to be trained is the caller's word
     if fabric.global_rank:  # the same weights in every process, but not the same dropout
         torch.manual_seed(int(np.random.SeedSequence((recipe.seed, fabric.global_rank)).generate_state(1)[0]))

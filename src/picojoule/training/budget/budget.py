@@ -38,7 +38,7 @@ from typing import Any
 
 from picojoule.energy.units import parse_joules
 from picojoule.errors import PicojouleError
-from picojoule.training.schedules import pace
+from picojoule.training.schedules import cosine_share
 
 _REFERENCE = 0.1
 _DESCENDED = 0.85
@@ -104,9 +104,9 @@ class Budget:
         self._hold = round(self._descended * epochs * batches)
         """The batches before it."""
         self._between_checks = max((epochs * batches - self._hold) // _CHECKS, 1)
-        paces = [pace(epoch, epochs) for epoch in range(epochs)]
-        self._to_spend = sum(paces[self._first :]) * batches
-        self._spent_before = [sum(paces[self._first : epoch]) * batches for epoch in range(epochs)]
+        shares = [cosine_share(epoch, epochs) for epoch in range(epochs)]
+        self._to_spend = sum(shares[self._first :]) * batches
+        self._spent_before = [sum(shares[self._first : epoch]) * batches for epoch in range(epochs)]
         self._state = _State()
 
     @property
@@ -149,7 +149,7 @@ class Budget:
         progress = (epoch + (batch + 1) / self._batches) / self._epochs
         share = self._wanted_share(reference, progress)
         error = log_joules - math.log(share * reference)
-        now = pace(epoch, self._epochs)
+        now = cosine_share(epoch, self._epochs)
         if progress >= self._descended:
             step = _INTEGRAL * min(max(error, -_LARGEST_ERROR), _LARGEST_ERROR) * now / self._to_spend
             state.integral = min(max(state.integral + step, -_LARGEST_INTEGRAL), _LARGEST_INTEGRAL)

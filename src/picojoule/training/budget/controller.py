@@ -19,8 +19,8 @@ from picojoule.spikes.watch import watch
 from picojoule.synapses.table import Synapses
 from picojoule.training.budget.batch_norm import by_batch_statistics, settle_averages
 from picojoule.training.budget.budget import Budget
-from picojoule.training.budget.selection import Candidate, Kept
-from picojoule.training.distributed import agreed
+from picojoule.training.budget.selection import Candidate, Selection
+from picojoule.training.distributed import all_reduced
 from picojoule.training.reference import baseline_joules
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ CHECKED_IMAGES = 1000
 
 
 @dataclass
-class Steering:
+class BudgetController:
     """The state of one process in a run with a budget."""
 
     fabric: Fabric
@@ -46,7 +46,7 @@ class Steering:
     penalty: Penalty | TargetPenalty
     synapses: Synapses
     budget: Budget
-    kept: Kept = field(default_factory=Kept)
+    selection: Selection = field(default_factory=Selection)
     sample: Tensor = field(init=False)
     """The training images on which a budget run looks at what the network spends."""
     averaged: Batches = field(init=False)
@@ -75,7 +75,7 @@ class Steering:
         """Ω of the sample, by its own statistics."""
         with by_batch_statistics(self.model), watch(self.model, self.recipe.neuron.steps) as activity:
             self.model(self.sample)
-        return agreed(self.fabric, self.penalty(activity).item())[0] / self.fabric.world_size
+        return all_reduced(self.fabric, self.penalty(activity).item())[0] / self.fabric.world_size
 
     def settle(self) -> None:
         """What is judged by its averages is the network that was steered, not the mean of those before it."""
@@ -107,17 +107,19 @@ class Steering:
         if budget.wanted(epoch) is not None and budget.target is not None and budget.reference is not None:
             silent = tuple(layer.name for layer in energy.layers if layer.rate == 0)
             candidate = Candidate(epoch, energy.joules, validation.accuracy, silent)
-            self.kept.offer(candidate, self.model.state_dict(), budget.target, budget.reference)
+            self.selection.offer(candidate, self.model.state_dict(), budget.target, budget.reference)
 
     def end(self, held: list[str], say: Callable[[str], None]) -> tuple[bool, dict[str, Any]]:
         """Take the network that is kept: whether it is another than the last, and how it stands to the budget."""
-        budget, kept, last = self.budget, self.kept.candidate, self.kept.last
+        budget, kept, last = self.budget, self.selection.candidate, self.selection.last
         if kept is None or last is None or budget.target is None or budget.reference is None:
             return False, {}
         target, reference = budget.target, budget.reference
         another = kept != last and not last.hit(target, reference)
         if another:
-            load_weights(self.model, self.kept.weights, f"the weights of epoch {kept.epoch + 1} in {self.run.path}")
+            load_weights(
+                self.model, self.selection.weights, f"the weights of epoch {kept.epoch + 1} in {self.run.path}"
+            )
         else:
             kept = last
         return another, {
@@ -127,7 +129,7 @@ class Steering:
                 "met": kept.met(target, reference),
                 "epoch": kept.epoch,
                 "baseline_joules": baseline_joules(self.run, self.recipe, say),
-                "silenced": [{"layer": name, **when} for name, when in self.kept.silenced.items()],
+                "silenced": [{"layer": name, **when} for name, when in self.selection.silenced.items()],
                 "held": held,
             },
         }

@@ -42,7 +42,7 @@ class Candidate:
         return not self.silent, met, self.accuracy if met else -abs(math.log(max(self.joules, 1e-30) / target))
 
 
-class Kept:
+class Selection:
     """The best network so far, with its weights."""
 
     def __init__(self) -> None:

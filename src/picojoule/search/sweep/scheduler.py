@@ -1,6 +1,6 @@
 """Who runs when: every run once, after those it builds on, and once more if it fails.
 
-Knows nothing of processes or clusters; a crew does the work and says what it hears.
+Knows nothing of processes or clusters; a backend does the work and says what it hears.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from picojoule.errors import PicojouleError
 from picojoule.io.signals import Interrupted, Stop
-from picojoule.search.sweep.jobs import Begun, Crew, Event, Held, Job, Reached, Said, State, Watcher
+from picojoule.search.sweep.jobs import Backend, Begun, Event, Job, Locked, Reached, Said, State, Watcher
 from picojoule.training import fit
 
 _ATTEMPTS = 2
@@ -20,11 +20,11 @@ _PATIENCE = 0.2
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Scheduler:
     """The runs of a sweep, those who do them, and who looks on."""
 
     jobs: Sequence[Job]
-    crew: Crew
+    backend: Backend
     watcher: Watcher
 
     def go(self, stop: Stop) -> None:
@@ -37,11 +37,11 @@ class Schedule:
                 self._start_ready()
             elif not told:
                 told = True
-                self.crew.stop()
+                self.backend.stop()
             if stop.requested and not self._running():
                 done = sum(job.state == "done" for job in self.jobs)
                 raise Interrupted(f"stopped with {done} of {len(self.jobs)} runs done; the same command goes on")
-            for job, event in self.crew.listen(_PATIENCE):
+            for job, event in self.backend.listen(_PATIENCE):
                 self._hear(job, event, stopping=stop.requested)
 
     def _running(self) -> int:
@@ -50,14 +50,14 @@ class Schedule:
     # --- Starting -----------------------------------------------------------------------------------------------------
 
     def _start_ready(self) -> None:
-        free = self.crew.places - self._running()
+        free = self.backend.places - self._running()
         ready = self._ready()
         # What another process is training is waited for only when there is nothing better to do.
         for job in ([job for job in ready if not job.elsewhere] or ready)[: max(0, free)]:
             if self._settle_finished(job):
                 continue
             job.attempts += 1
-            self.crew.start(job, wait=job.elsewhere)
+            self.backend.start(job, wait=job.elsewhere)
             self._turn(job, "running")
 
     def _ready(self) -> list[Job]:
@@ -104,7 +104,7 @@ class Schedule:
         elif isinstance(event, Reached):
             job.epoch, job.batch = event.epoch, event.batch
             self.watcher.progress(job)
-        elif isinstance(event, Held):
+        elif isinstance(event, Locked):
             job.attempts -= 1
             job.elsewhere = True
             self._turn(job, "waiting")
