@@ -43,13 +43,11 @@ class Ablation(Experiment):
         return tuple(recipe for row in self.rows(scale) for recipe in self._seeds(row, scale))
 
     def _seeds(self, row: Ablated, scale: Scale) -> list[Recipe]:
-        changes = (
-            "penalty.normalized=false",
-            f"penalty.strength={row.strength!r}",
-            f"optimizer.weight_decay={row.weight_decay!r}",
-            f"optimizer.decay_batch_norm={str(row.decay_batch_norm).lower()}",
-        )
-        return [scale.adapt(setting(self.base, *changes, f"seed={seed}")) for seed in scale.seeds]
+        penalty = {"normalized": False, "strength": row.strength}
+        optimizer = {"weight_decay": row.weight_decay, "decay_batch_norm": row.decay_batch_norm}
+        return [
+            scale.adapt(setting(self.base, penalty=penalty, optimizer=optimizer, seed=seed)) for seed in scale.seeds
+        ]
 
     def results(self, context: Context) -> Results:
         rows = self.rows(context.scale)

@@ -48,12 +48,12 @@ class Conversion(Experiment):
 
     def chains(self, scale: Scale) -> list[tuple[Recipe, ...]]:
         count, ratio = _STAGES[scale.name]
-        changes = ["neuron.kind=qrelu", f"penalty.strength={_COEFFICIENT}", "penalty.schedule=constant"]
+        penalty = {"strength": _COEFFICIENT, "schedule": "constant"}
         chains = []
         for seed in scale.seeds:
-            recipe = scale.adapt(setting(self.tradeoff.base, *changes, f"seed={seed}"))
+            recipe = scale.adapt(setting(self.tradeoff.base, neuron={"kind": "qrelu"}, penalty=penalty, seed=seed))
             if scale.name == "small":
-                recipe = recipe.override(f"data.limit_test={_SMALL_TEST}")
+                recipe = recipe.with_values(data={"limit_test": _SMALL_TEST})
             chains.append(conversion_chain.stages(recipe, ratio, count))
         return chains
 

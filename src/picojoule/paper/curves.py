@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from picojoule import report
 from picojoule.io.tables import Sheet
@@ -51,14 +51,20 @@ class Tradeoff(Experiment):
     label: str
     """Of the table of scores."""
     small: Grid
-    changes: tuple[str, ...] = ()
+    data: str | None = None
+    """The data set, where it is not that of the base recipe."""
+
+    def setting(self, **values: Any) -> Recipe:
+        """Return the paper's setting of these curves, with some values changed as by `Recipe.with_values`."""
+        data = {"data": {"name": self.data}} if self.data is not None else {}
+        return setting(self.base, **data, **values)
 
     def grid(self, scale: Scale) -> Grid:
         return {"full": _FULL, "small": self.small, "smoke": _SMOKE}[scale.name]
 
     def is_that_of(self, found: Setting) -> bool:
         """Whether these runs are of the same kind, at whatever scale."""
-        own = flattened(setting(self.base, *self.changes))
+        own = flattened(self.setting())
         return all(found.recipe.get(key) == own[key] for key in _SAME)
 
     def baseline(self, scale: Scale) -> tuple[Recipe, ...]:
@@ -76,8 +82,8 @@ class Tradeoff(Experiment):
         return (*self.baseline(scale), *(recipe for curve in curves for recipe in curve))
 
     def _seeds(self, scale: Scale, kind: Kind, p: int, strength: int) -> tuple[Recipe, ...]:
-        changes = (*self.changes, f"penalty.kind={kind}", f"penalty.p={p}", f"penalty.strength={strength}")
-        return tuple(scale.adapt(setting(self.base, *changes, f"seed={seed}")) for seed in scale.seeds)
+        penalty = {"kind": kind, "p": p, "strength": strength}
+        return tuple(scale.adapt(self.setting(penalty=penalty, seed=seed)) for seed in scale.seeds)
 
     def results(self, context: Context) -> Results:
         printed = published.scores(self.label)

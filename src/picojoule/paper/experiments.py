@@ -49,9 +49,7 @@ _CNN7_ADAM = "cnn7-fashion-mnist-adam-s3nn"
 _SCORES = "tbl:quantitative-comparison"
 _CNN7 = Tradeoff(_CNN7_ADAM, f"{_SCORES}-fmnist-cnn6-adam", _ALL_SIX)
 _RESNET18_SGD = Tradeoff("resnet18-cifar-10-sgd-s3nn", f"{_SCORES}-cifar10-resnet18-msgd", _TWO)
-_CIFAR_100 = Tradeoff(
-    "resnet18-cifar-10-adam-s3nn", "tbl:quantitative-cifar100-resnet18-adam", _TWO, ("data.name=cifar-100",)
-)
+_CIFAR_100 = Tradeoff("resnet18-cifar-10-adam-s3nn", "tbl:quantitative-cifar100-resnet18-adam", _TWO, "cifar-100")
 
 
 def _layers(model: str, label: str, panel: str = "") -> NamedExperiment:
@@ -68,7 +66,7 @@ def _ablation(base: str, label: str, grid: str = "") -> NamedExperiment:
 
 
 def _tradeoff(name: str, experiment: Tradeoff, figure: str, panel: str = "", surrogate: str = "") -> NamedExperiment:
-    about = spoken(setting(experiment.base, *experiment.changes)) + surrogate
+    about = spoken(experiment.setting()) + surrogate
     return NamedExperiment(
         f"tradeoff-{name}", f"trade-off curves and scores, {about}", (figure, experiment.label), experiment, panel
     )
