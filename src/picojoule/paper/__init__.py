@@ -5,7 +5,7 @@
 
 from picojoule.paper.estimate import estimates, table
 from picojoule.paper.experiments import EXPERIMENTS, NamedExperiment, find, printed_scores
-from picojoule.paper.run import Produced, fetch_data, run
+from picojoule.paper.run import Produced, run
 from picojoule.paper.scales import SCALES, SIZES, Scale, Size, find_scale
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "Scale",
     "Size",
     "estimates",
-    "fetch_data",
     "find",
     "find_scale",
     "printed_scores",

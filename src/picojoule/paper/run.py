@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -69,17 +70,36 @@ def run(
     address: str | None = None,
     say: Callable[[str], None] = print,
     watcher: Watcher | None = None,
+    transfer: Callable[[], AbstractContextManager[Progress]] = lambda: nullcontext(quiet),
 ) -> Produced:
-    """Train what is missing in `into`, which all experiments share, and write tables and figures to `out/NAME`.
+    """Train what an experiment lacks and write its tables and figures.
 
     The same call again trains nothing. Where a run fails, the tables show what there is. At the scale "smoke" digits
-    stand in for a data set that is not in the cache; at the others it is fetched. `seeds` is how many runs each setting
-    has; the scale's own number unless given.
+    stand in for a data set that is not in the cache; at the others it is fetched.
+
+    Args:
+        named: The experiment.
+        size: The scale.
+        into: The folder of runs, which all experiments share.
+        out: Tables and figures go to `out/NAME`.
+        seeds: Runs of each setting; the scale's own number unless given.
+        workers: Runs at once; by the cores unless given.
+        on: Where the runs are trained.
+        address: The address of a Ray cluster.
+        say: Told in a sentence what is fetched or measured.
+        watcher: Told how the runs go; a table on standard error unless given.
+        transfer: Makes the context in which data are fetched, whose value is told how much has come.
+
+    Returns:
+        What was made, with the files that were written.
+
+    Raises:
+        PicojouleError: If `out` holds the results of a larger scale, or data cannot be fetched.
     """
     folder = Path(out) / named.name
     wanted = SCALES[size].with_seeds(seeds)
     _spare_larger(folder, wanted)
-    scale = fetch_data(named, wanted, say)
+    scale = _fetch_data(named, wanted, say, transfer)
     made(folder)  # before the hours of training
     recipes = named.experiment.recipes(scale)
     failures: tuple[Failure, ...] = ()
@@ -113,17 +133,22 @@ def _counted(seeds: int) -> str:
     return "1 seed" if seeds == 1 else f"{seeds} seeds"
 
 
-def fetch_data(
-    named: NamedExperiment, scale: Scale, say: Callable[[str], None] = print, progress: Progress = quiet
+def _fetch_data(
+    named: NamedExperiment,
+    scale: Scale,
+    say: Callable[[str], None],
+    transfer: Callable[[], AbstractContextManager[Progress]],
 ) -> Scale:
-    """Get the data sets that are missing; at the scale "smoke", say instead which ones the stand-in replaces."""
+    """Get the data sets that are missing; at the scale "smoke", let the stand-in replace them."""
     names = {recipe.data.name for recipe in named.experiment.recipes(scale)}
     here = {entry.name for entry in datasets.listing() if entry.here is not None}
     missing = sorted(names - here)
     if scale.name == "smoke":
         return scale.without(frozenset(missing))
-    for name in missing:
-        say(str(datasets.fetch(name, progress=progress)))
+    if missing:
+        with transfer() as progress:
+            for name in missing:
+                say(str(datasets.fetch(name, progress=progress)))
     return scale
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from picojoule.errors import PicojouleError
 from picojoule.io.signals import Interrupted, Stop
+from picojoule.runs.verdict import missed
 from picojoule.search.sweep.jobs import Backend, Begun, Event, Job, Locked, Reached, Said, State, Watcher
-from picojoule.training import fit
+from picojoule.training.fit import is_finished
 
 _ATTEMPTS = 2
 _PATIENCE = 0.2
@@ -58,7 +59,7 @@ class Scheduler:
                 continue
             job.attempts += 1
             self.backend.start(job, wait=job.elsewhere)
-            self._turn(job, "running")
+            self._change_state(job, "running")
 
     def _ready(self) -> list[Job]:
         by_name = {job.run.path.name: job for job in self.jobs}
@@ -76,16 +77,19 @@ class Scheduler:
         return ready
 
     def _settle_finished(self, job: Job) -> bool:
-        """Whether there is nothing to do for it: it is finished, or the folder in its place cannot be used."""
-        if not job.run.finished:
-            return False
+        """Return whether there is nothing to do for a job: it is finished, or the folder in its place is damaged."""
         try:
-            fit.fit(job.recipe, job.run.path.parent)  # checks that the result is this recipe's and readable
+            if not is_finished(job.recipe, job.run.path.parent):
+                return False
+            shortfall = missed(job.run)
         except PicojouleError as fault:
-            self._turn(job, "failed", str(fault))
-        else:
-            job.inherited = 1.0  # not by this sweep
-            self._turn(job, "done")
+            self._change_state(job, "failed", str(fault))
+            return True
+        if shortfall is not None:
+            self.watcher.say(job, shortfall)
+        job.run.remove_checkpoints()  # left by a process that was killed in its last moment
+        job.inherited = 1.0  # not by this sweep
+        self._change_state(job, "done")
         return True
 
     # --- Hearing ------------------------------------------------------------------------------------------------------
@@ -107,12 +111,12 @@ class Scheduler:
         elif isinstance(event, Locked):
             job.attempts -= 1
             job.elsewhere = True
-            self._turn(job, "waiting")
+            self._change_state(job, "waiting")
         elif job.run.finished:  # also if the worker was killed in its last moment
             job.inherited = 1.0 if job.batches is None else job.inherited
-            self._turn(job, "done")
+            self._change_state(job, "done")
         elif stopping or job.attempts < _ATTEMPTS:
-            self._turn(job, "waiting", event.reason)
+            self._change_state(job, "waiting", event.reason)
         else:
             self._fail(job, event.reason)
 
@@ -120,8 +124,8 @@ class Scheduler:
         # A process that was killed could not leave its reason in the folder.
         with contextlib.suppress(PicojouleError), job.run.begun(job.recipe):
             job.run.write_failure(reason)
-        self._turn(job, "failed", reason)
+        self._change_state(job, "failed", reason)
 
-    def _turn(self, job: Job, state: State, reason: str = "") -> None:
+    def _change_state(self, job: Job, state: State, reason: str = "") -> None:
         job.state, job.reason = state, reason
         self.watcher.change(job)
