@@ -28,14 +28,14 @@ OPENINGS = 5
 
 def recipes(runs: int, epochs: int) -> list[pj.Recipe]:
     """Four settings of six curves each, with as many seeds as it takes."""
-    text = synthetic.RECIPE.format(epochs=epochs)
+    base = pj.Recipe.loads(synthetic.RECIPE.format(epochs=epochs))
     strengths = [0, *(2**i for i in range(14))]
     made = []
     for seed in count():
         for decay, strength, kind, p in product((0, 1e-5, 1e-4, 1e-3), strengths, synthetic.REACH, (1, 2)):
             if strength or (kind, p) == ("syn", 1):
-                axes = (f"penalty.strength={strength}", f"penalty.kind={kind}", f"penalty.p={p}", f"seed={seed}")
-                made.append(pj.Recipe.loads(text, f"optimizer.weight_decay={decay}", *axes))
+                penalty = {"strength": strength, "kind": kind, "p": p}
+                made.append(base.with_values(optimizer={"weight_decay": decay}, penalty=penalty, seed=seed))
                 if len(made) == runs:
                     return made
     raise AssertionError("count() ends never")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from picojoule.errors import PicojouleError
-from picojoule.paper import EXPERIMENTS, SCALES, find, find_scale, reference
-from picojoule.paper.context import Bench
+from picojoule.paper import EXPERIMENTS, SCALES, find, find_scale, published
+from picojoule.paper.context import Context
 from picojoule.paper.curves import STRENGTHS, Tradeoff
 from picojoule.paper.settings import settings
 
@@ -30,7 +30,7 @@ FULL_RUNS = {  # (14 strengths × 6 penalties + baseline) × 3 seeds; rows × 3 
 
 def test_every_table_and_figure_of_the_paper_has_an_experiment() -> None:
     made = Counter(label for experiment in EXPERIMENTS.values() for label in experiment.labels)
-    assert set(made) == set(reference.places())
+    assert set(made) == set(published.places())
     assert {label for label, times in made.items() if times > 1} == {  # figures of several panels
         *("fig:comparison-scaling-curves", "fig:comparison-scaling-factor-merged"),
         "fig:comparison-scaling-factor-vgg11-resnet18-flops",
@@ -39,7 +39,7 @@ def test_every_table_and_figure_of_the_paper_has_an_experiment() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_full_scale_is_the_papers(name: str) -> None:
-    recipes = find(name).work.recipes(SCALES["full"])
+    recipes = find(name).experiment.recipes(SCALES["full"])
     assert len(recipes) == len(set(recipes)) == FULL_RUNS.get(name, 0)
     for recipe in recipes:
         assert (recipe.training.epochs, recipe.training.batch_size) == (150, 100)
@@ -50,7 +50,7 @@ def test_the_full_scale_is_the_papers(name: str) -> None:
 @pytest.mark.parametrize("size", ["small", "smoke"])
 @pytest.mark.parametrize("name", NAMES)
 def test_smaller_scales_are_smaller_and_keep_the_papers_convention(name: str, size: str) -> None:
-    recipes = find(name).work.recipes(find_scale(size))
+    recipes = find(name).experiment.recipes(find_scale(size))
     assert len(recipes) == len(set(recipes))
     assert len(recipes) <= FULL_RUNS.get(name, 0)
     assert bool(recipes) == (name in FULL_RUNS)
@@ -63,7 +63,7 @@ def test_smaller_scales_are_smaller_and_keep_the_papers_convention(name: str, si
 
 
 def test_the_small_trade_off_of_cnn7() -> None:
-    recipes = find("tradeoff-cnn7-adam").work.recipes(SCALES["small"])
+    recipes = find("tradeoff-cnn7-adam").experiment.recipes(SCALES["small"])
     assert len(recipes) == 37
     assert {recipe.penalty.strength for recipe in recipes} - {0} <= set(STRENGTHS)
     assert len({(recipe.penalty.kind, recipe.penalty.p) for recipe in recipes}) == 6
@@ -71,7 +71,7 @@ def test_the_small_trade_off_of_cnn7() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_more_seeds_add_runs_and_keep_those_there_are(name: str) -> None:
-    one, three = (set(find(name).work.recipes(SCALES["small"].with_seeds(count))) for count in (1, 3))
+    one, three = (set(find(name).experiment.recipes(SCALES["small"].with_seeds(count))) for count in (1, 3))
     assert one <= three
     assert len(three) == 3 * len(one)
 
@@ -84,7 +84,7 @@ def test_seeds_are_counted_in_whole_numbers(count: Any) -> None:
 
 def test_the_small_rates() -> None:
     def rates(name: str) -> set[float]:
-        return {recipe.optimizer.lr for recipe in find(name).work.recipes(SCALES["small"])}
+        return {recipe.optimizer.lr for recipe in find(name).experiment.recipes(SCALES["small"])}
 
     assert rates("tradeoff-cnn7-adam") == {3e-3}
     assert rates("tradeoff-vgg11-adam") == {3e-4}
@@ -95,45 +95,45 @@ def test_the_small_rates() -> None:
 def test_experiments_share_runs() -> None:
     for size in SCALES:
         small = size == "small"
-        shared = set(find("auc").work.recipes(SCALES[size]))
+        shared = set(find("auc").experiment.recipes(SCALES[size]))
         assert shared < set(
-            find("tradeoff-cnn7-adam" if small else "tradeoff-resnet18-msgd").work.recipes(SCALES[size])
+            find("tradeoff-cnn7-adam" if small else "tradeoff-resnet18-msgd").experiment.recipes(SCALES[size])
         ) or (size == "smoke")
-        conversion = set(find("conversion").work.recipes(SCALES[size]))
-        assert conversion & set(find("tradeoff-cnn7-adam").work.recipes(SCALES[size]))
+        conversion = set(find("conversion").experiment.recipes(SCALES[size]))
+        assert conversion & set(find("tradeoff-cnn7-adam").experiment.recipes(SCALES[size]))
 
 
 def test_the_misprinted_ablation_takes_the_grid_of_the_other_optimiser() -> None:
     def grid(name: str) -> set[tuple[float, float, bool]]:
-        recipes = find(name).work.recipes(SCALES["full"])
+        recipes = find(name).experiment.recipes(SCALES["full"])
         return {(r.penalty.strength, r.optimizer.weight_decay, r.optimizer.decay_batch_norm) for r in recipes}
 
     assert grid("ablation-cnn7-adam") == grid("ablation-cnn7-msgd") != grid("ablation-vgg11-msgd")
-    assert not any(r.penalty.normalized for r in find("ablation-cnn7-adam").work.recipes(SCALES["full"]))
+    assert not any(r.penalty.normalized for r in find("ablation-cnn7-adam").experiment.recipes(SCALES["full"]))
 
 
 def test_cifar_100_is_a_setting_of_its_own() -> None:
-    recipes = find("tradeoff-resnet18-cifar100-adam").work.recipes(SCALES["full"])
+    recipes = find("tradeoff-resnet18-cifar100-adam").experiment.recipes(SCALES["full"])
     assert {(recipe.data.name, recipe.model.name, recipe.optimizer.name) for recipe in recipes} == {
         ("cifar-100", "resnet18", "adam")
     }
 
 
 def test_every_recipe_of_the_paper_is_used() -> None:
-    used = {e.work.base for e in EXPERIMENTS.values() if isinstance(e.work, Tradeoff)}
+    used = {e.experiment.base for e in EXPERIMENTS.values() if isinstance(e.experiment, Tradeoff)}
     assert used == set(settings())
 
 
 @pytest.mark.parametrize("name", sorted(FULL_RUNS))
 def test_without_any_run_the_papers_numbers_still_stand_there(name: str, tmp_path: Path) -> None:
-    experiment = find(name)
-    found = experiment.work.findings(Bench(SCALES["full"], tmp_path, print))
+    named = find(name)
+    found = named.experiment.results(Context(SCALES["full"], tmp_path, print))
     for sheet in found.tables.values():
         sheet.text(), sheet.csv(), sheet.latex()
-    for label in experiment.labels:
+    for label in named.labels:
         if label.startswith("tbl:quantitative"):
             (auc,) = (sheet for key, sheet in found.tables.items() if key == "auc")
-            assert len(auc.rows) == len(reference.scores(label))
+            assert len(auc.rows) == len(published.scores(label))
         if label.startswith("tbl:ablation"):
             assert len(found.tables["energy"].rows) == FULL_RUNS[name] // 3
 

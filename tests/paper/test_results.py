@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import tiny
-from picojoule.paper import SCALES, find, reference
+from picojoule.paper import SCALES, find, published
 from picojoule.paper.ablation import Ablation
-from picojoule.paper.context import Bench
+from picojoule.paper.context import Context
 from picojoule.paper.curves import Tradeoff
 from picojoule.recipe import Recipe
 from picojoule.runs import folder as record
@@ -24,14 +24,14 @@ SPREAD = (-1, 0, 1)
 """Three seeds with this times d have the sample standard deviation d."""
 
 
-def pretend(folder: Path, recipes: tuple[Recipe, ...], make: Make) -> Bench:
+def pretend(folder: Path, recipes: tuple[Recipe, ...], make: Make) -> Context:
     for recipe in recipes:
         run = Run(folder / recipe.name)
         run.path.mkdir(parents=True)
         run.write_text("recipe.toml", recipe.to_toml())
         measured: dict[str, Any] = tiny.figures() | {"samples": 100, "ann_joules": None, "layers": []} | make(recipe)
         run.write_text("result.json", json.dumps({"test": measured, "validation": measured}))
-    return Bench(SCALES["full"], folder, print)
+    return Context(SCALES["full"], folder, print)
 
 
 @pytest.mark.parametrize("name", ["ablation-vgg11-adam", "ablation-resnet18-msgd"])
@@ -40,17 +40,17 @@ def test_the_papers_own_numbers_make_the_papers_own_table(
 ) -> None:
     # As rounded in print, a spread may be wider than any three seeds can have, such as a rate of 0.001 ± 0.002 %.
     monkeypatch.setattr(record, "checked_result", lambda content: content)
-    work = find(name).work
-    assert isinstance(work, Ablation)
-    rows = {row.setting: row for row in reference.ablation(work.label)}
+    experiment = find(name).experiment
+    assert isinstance(experiment, Ablation)
+    rows = {row.setting: row for row in published.ablation(experiment.label)}
 
     def printed(recipe: Recipe) -> dict[str, float]:
         row = rows[recipe.penalty.strength, recipe.optimizer.weight_decay, recipe.optimizer.decay_batch_norm]
         measures = {"accuracy": row.accuracy, "joules": row.energy, "dead_rate": row.dead_rate, "rate_mean": row.rate}
         return {key: mean + SPREAD[recipe.seed] * (deviation or 0) for key, (mean, deviation) in measures.items()}
 
-    bench = pretend(tmp_path, work.recipes(SCALES["full"]), printed)
-    tables = work.findings(bench).tables
+    context = pretend(tmp_path, experiment.recipes(SCALES["full"]), printed)
+    tables = experiment.results(context).tables
     for sheet in tables.values():
         assert len(sheet.rows) == len(rows)
         for row in sheet.rows:
@@ -60,41 +60,41 @@ def test_the_papers_own_numbers_make_the_papers_own_table(
 
 
 def test_nothing_is_compared_with_a_misprint(tmp_path: Path) -> None:
-    work = find("ablation-cnn7-adam").work
-    bench = pretend(tmp_path, work.recipes(SCALES["full"]), lambda recipe: {"accuracy": 0.9, "joules": 1e-6})
-    rows = work.findings(bench).tables["energy"].rows
+    experiment = find("ablation-cnn7-adam").experiment
+    context = pretend(tmp_path, experiment.recipes(SCALES["full"]), lambda recipe: {"accuracy": 0.9, "joules": 1e-6})
+    rows = experiment.results(context).tables["energy"].rows
     assert all(row[5] == row[8] == "" for row in rows)
     assert str(rows[0][4]) == "89.14 ± 0.16 †"
     assert {str(row[4])[-1:] for row in rows} == {"†", ""}  # some settings of this grid are in the misprinted one
 
 
 def test_a_run_that_is_missing_leaves_a_blank(tmp_path: Path) -> None:
-    work = find("ablation-cnn7-msgd").work
-    recipes = work.recipes(SCALES["full"])
-    bench = pretend(tmp_path, recipes[:6], lambda recipe: {"accuracy": 0.9, "joules": 1e-6})
-    rows = work.findings(bench).tables["energy"].rows
+    experiment = find("ablation-cnn7-msgd").experiment
+    recipes = experiment.recipes(SCALES["full"])
+    context = pretend(tmp_path, recipes[:6], lambda recipe: {"accuracy": 0.9, "joules": 1e-6})
+    rows = experiment.results(context).tables["energy"].rows
     assert rows[1][3] != ""
     assert rows[2][3] == rows[2][5] == ""
     assert rows[2][4] != ""
 
 
 def test_scores_are_those_of_the_curve_and_stand_beside_the_papers(tmp_path: Path) -> None:
-    work = find("tradeoff-cnn7-adam").work
-    assert isinstance(work, Tradeoff)
+    experiment = find("tradeoff-cnn7-adam").experiment
+    assert isinstance(experiment, Tradeoff)
 
     def made_up(recipe: Recipe) -> dict[str, float]:
         strength = recipe.penalty.strength
         return {"joules": 2e-6 / (1 + strength / 8) + recipe.seed * 1e-9, "accuracy": 0.9 / (1 + strength / 2000)}
 
     scale = SCALES["full"]
-    recipes = (*work.baseline(scale), *work.curve(scale, "total", 1))
-    bench = pretend(tmp_path, recipes, made_up)
-    found = work.findings(bench)
-    base = sum(made_up(recipe)["joules"] for recipe in work.baseline(scale)) / 3
-    points = [made_up(recipe) for recipe in work.curve(scale, "total", 1)]
+    recipes = (*experiment.baseline(scale), *experiment.curve(scale, "total", 1))
+    context = pretend(tmp_path, recipes, made_up)
+    found = experiment.results(context)
+    base = sum(made_up(recipe)["joules"] for recipe in experiment.baseline(scale)) / 3
+    points = [made_up(recipe) for recipe in experiment.curve(scale, "total", 1)]
     energy, accuracy = [point["joules"] / base for point in points], [point["accuracy"] for point in points]
     by_label = {row[0]: row for row in found.tables["auc"].rows}
-    assert list(by_label) == list(reference.scores(work.label))
+    assert list(by_label) == list(published.scores(experiment.label))
     label, number, auc70, paper70, difference70, *_ = by_label["Ω_total (p = 1)"]
     assert (label, number, paper70) == ("Ω_total (p = 1)", 42, 0.6330)
     assert auc70 == pytest.approx(tradeoff.auc(energy, accuracy, 70))

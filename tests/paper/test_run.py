@@ -9,9 +9,9 @@ import pytest
 
 from picojoule.errors import PicojouleError
 from picojoule.paper import EXPERIMENTS, SCALES, find, run
-from picojoule.paper.context import Bench
+from picojoule.paper.context import Context
 from picojoule.paper.estimate import _estimate
-from picojoule.paper.step_time import Pace
+from picojoule.paper.step_time import StepTime
 from picojoule.runs.folder import Run
 from picojoule.search.sweep import Outcome
 from picojoule.search.sweep.local_backend import cores
@@ -33,8 +33,8 @@ def _no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment(name: str, shared: Path) -> None:
-    experiment = find(name)
-    made = run(experiment, "smoke", shared / "runs", shared / "out")
+    named = find(name)
+    made = run(named, "smoke", shared / "runs", shared / "out")
     folder = shared / "out" / name
     assert not made.failures
     assert {path.name for path in made.files} == {path.name for path in folder.iterdir()}
@@ -50,7 +50,7 @@ def test_an_experiment(name: str, shared: Path) -> None:
             assert "digits instead of" in " ".join(path.read_text().split())
         assert any("data fetch" in note for note in summary["notes"])
     before = {path: path.stat().st_mtime_ns for path in (shared / "runs").rglob("*") if path.is_file()}
-    again = run(experiment, "smoke", shared / "runs", shared / "out")
+    again = run(named, "smoke", shared / "runs", shared / "out")
     assert again.to_dict() == made.to_dict()
     assert {path: path.stat().st_mtime_ns for path in (shared / "runs").rglob("*") if path.is_file()} == before
 
@@ -74,7 +74,7 @@ def test_fewer_seeds_do_not_replace_more(tmp_path: Path) -> None:
 def test_several_seeds_are_several_runs_of_each_setting(tmp_path: Path) -> None:
     made = run(find("tradeoff-cnn7-adam"), "smoke", tmp_path / "runs", tmp_path / "out", seeds=2)
     assert made.runs == 4
-    points = made.findings.tables["points"]
+    points = made.results.tables["points"]
     assert [row[:3] for row in points.rows] == [("none", "0", 2), ("Ω_syn (p = 1)", "64", 2)]
     assert "smoke scale, 2 seeds" in points.title
     assert {Run(path).recipe.seed for path in (tmp_path / "runs").glob("cnn7-*")} == {0, 1}
@@ -82,29 +82,29 @@ def test_several_seeds_are_several_runs_of_each_setting(tmp_path: Path) -> None:
 
 def test_an_estimate_by_hand(tmp_path: Path) -> None:
     """Of 37 runs with 700 steps of 1 s, 3500 images shown for 1 ms each during training and 5000 after it."""
-    experiment, scale = find("tradeoff-cnn7-adam"), SCALES["small"]
-    paces = {"cnn7": Pace(step=1.0, image=0.0, shown=1e-3)}
-    recipes = experiment.work.recipes(scale)
+    named, scale = find("tradeoff-cnn7-adam"), SCALES["small"]
+    step_times = {"cnn7": StepTime(step=1.0, image=0.0, shown=1e-3)}
+    recipes = named.experiment.recipes(scale)
     Run(tmp_path / recipes[0].name).path.mkdir()
     (tmp_path / recipes[0].name / "result.json").write_text("{}")
-    got = _estimate(experiment, scale, paces, tmp_path)
+    got = _estimate(named, scale, step_times, tmp_path)
     assert (got.runs, got.done) == (37, 1)
     assert got.seconds == pytest.approx(37 * (700 + 8.5 + 2) / cores())
 
 
 def test_a_chain_of_runs_cannot_be_shared_out(tmp_path: Path) -> None:
-    pace = Pace(step=0.0, image=1.0, shown=0.0)
-    got = _estimate(find("conversion"), SCALES["smoke"], {"cnn7": pace}, tmp_path)
+    step_time = StepTime(step=0.0, image=1.0, shown=0.0)
+    got = _estimate(find("conversion"), SCALES["smoke"], {"cnn7": step_time}, tmp_path)
     assert got.seconds >= 2 * (10 + 2)
 
 
 def test_what_was_measured_before_and_is_damaged_is_named(tmp_path: Path) -> None:
-    bench = Bench(SCALES["smoke"], tmp_path, print)
-    assert bench.kept("numbers", lambda: [1, 2]) == [1, 2]
-    assert bench.kept("numbers", lambda: [3]) == [1, 2]
+    context = Context(SCALES["smoke"], tmp_path, print)
+    assert context.kept("numbers", lambda: [1, 2]) == [1, 2]
+    assert context.kept("numbers", lambda: [3]) == [1, 2]
     (tmp_path / "measured" / "numbers.json").write_text("[1,")
     with pytest.raises(PicojouleError, match=r"numbers.json cannot be read .*: remove it, and it is measured again"):
-        bench.kept("numbers", lambda: [3])
+        context.kept("numbers", lambda: [3])
 
 
 @pytest.mark.parametrize("content", ["", "[]", "3", '{"scale": []}'])
@@ -128,5 +128,5 @@ def test_where_every_run_failed_there_are_tables_and_no_empty_figure(
 ) -> None:
     monkeypatch.setattr("picojoule.search.sweep.run", lambda recipes, *_, **__: Outcome((), ()))
     made = run(find(name), "smoke", tmp_path / "runs", tmp_path / "out")
-    assert "auc" in made.findings.tables
+    assert "auc" in made.results.tables
     assert all(path.stat().st_size > 0 for path in made.files)

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from picojoule.paper import SCALES
-from picojoule.paper.context import Bench, Findings
+from picojoule.paper.context import Context, Results
 from picojoule.paper.experiments import find
 from picojoule.paper.notation import block_notation, notation
 
 
-def findings(name: str, folder: Path) -> Findings:
-    return find(name).work.findings(Bench(SCALES["full"], folder, print))
+def results(name: str, folder: Path) -> Results:
+    return find(name).experiment.results(Context(SCALES["full"], folder, print))
 
 
 def test_the_totals_are_the_papers(tmp_path: Path) -> None:
-    rows = findings("totals", tmp_path).tables["totals"].rows
+    rows = results("totals", tmp_path).tables["totals"].rows
     compared = [row for row in rows if row[4] != ""]
     assert len(compared) == 9
     assert all(row[5] == 0 for row in compared)
@@ -26,7 +26,7 @@ def test_the_totals_are_the_papers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ["cnn7", "vgg11", "resnet18"])
 def test_the_synaptic_penalty_has_the_shares_of_the_energy_and_the_others_have_not(model: str, tmp_path: Path) -> None:
-    rows = findings(f"layers-{model}", tmp_path).tables["shares"].rows
+    rows = results(f"layers-{model}", tmp_path).tables["shares"].rows
     columns = [[row[index] for row in rows] for index in range(1, 5)]
     for column in columns:
         assert sum(column) == pytest.approx(1)  # type: ignore[arg-type] # all of them are numbers
@@ -37,7 +37,7 @@ def test_the_synaptic_penalty_has_the_shares_of_the_energy_and_the_others_have_n
 
 
 def test_the_architectures_differ_from_the_printed_ones_in_the_misprints_only(tmp_path: Path) -> None:
-    assert findings("architectures", tmp_path).tables["differences"].rows == (
+    assert results("architectures", tmp_path).tables["differences"].rows == (
         ("CNN7", 5, "C(128)k3s1p0", "C(128)k6s1p0"),
         ("CNN7", 9, "C(256)k6s1p0", "C(256)k3s1p0"),
         ("CNN7", 13, "C(128)k3s1p0", "C(128)k1s1p0"),
@@ -55,6 +55,6 @@ def test_the_notation_of_a_network() -> None:
 
 
 def test_the_recipes_are_the_papers_hyper_parameters(tmp_path: Path) -> None:
-    rows = findings("hyperparameters", tmp_path).tables["hyperparameters"].rows
+    rows = results("hyperparameters", tmp_path).tables["hyperparameters"].rows
     assert [row[-1] for row in rows] == ["the same"] * 8
     assert rows[1][3:8] == ("0.001", "1e-06", "0", "-", "-")

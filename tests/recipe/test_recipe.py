@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from picojoule import zoo
 from picojoule.errors import PicojouleError
 from picojoule.penalty import LARGEST_P
 from picojoule.recipe import Recipe
+from picojoule.recipe.phrases import shown
 from recipe_keys import BASE, DEFAULTS_AND_OTHERS, flat
 
 
@@ -43,6 +46,72 @@ def test_a_filled_in_pad_follows_the_data_set_but_a_given_one_stays() -> None:
     assert Recipe.loads(BASE).override("data.name=cifar-10").data.pad == 0
     with pytest.raises(PicojouleError, match=r"data\.pad = 2 .* 36×36.* take data\.pad = 0"):
         Recipe.loads(BASE, "data.pad=2").override("data.name=cifar-10")
+
+
+@pytest.mark.parametrize(
+    ("values", "overrides"),
+    [
+        ({"penalty": {"strength": 64}, "seed": 3}, ["penalty.strength=64", "seed=3"]),
+        ({"penalty": {"strength": 0.1 + 0.2, "p": 2}}, [f"penalty.strength={0.1 + 0.2!r}", "penalty.p=2"]),
+        ({"penalty": {"strength": 1e-7}, "data": {"augment": True}}, ["penalty.strength=1e-7", "data.augment=true"]),
+        ({"penalty": {"budget": "30 %"}}, ["penalty.budget=30%"]),
+        ({"penalty": {"budget": 0.3}}, ["penalty.budget=30%"]),
+        ({"data": {"name": "cifar-10"}}, ["data.name=cifar-10"]),
+        ({"training": {"start_from": "12345"}}, ["training.start_from=12345"]),
+        (
+            {"neuron": {"kind": "lif", "leak": 0.5, "steps": 4}},
+            ["neuron.kind=lif", "neuron.leak=0.5", "neuron.steps=4"],
+        ),
+        ({"penalty": {}, "data": {"limit": None}}, []),
+        ({}, []),
+    ],
+    ids=str,
+)
+def test_typed_values_give_the_recipe_that_override_strings_give(values: dict[str, Any], overrides: list[str]) -> None:
+    base = Recipe.loads(BASE)
+    typed, written = base.with_values(**values), base.override(*overrides)
+    assert typed == written
+    assert (typed.digest, typed.name) == (written.digest, written.name)
+    assert Recipe.loads(typed.to_toml()).digest == typed.digest
+    assert base == Recipe.loads(BASE)
+
+
+@pytest.mark.parametrize(("key", "other"), sorted((key, other) for key, (_, other) in DEFAULTS_AND_OTHERS.items()))
+def test_every_key_can_be_given_as_a_typed_value(key: str, other: Any) -> None:
+    section, _, leaf = key.rpartition(".")
+    values = {section: {leaf: other}} if section else {leaf: other}
+    try:
+        written = Recipe.loads(BASE).override(f"{key}={other}" if isinstance(other, str) else f"{key}={shown(other)}")
+    except PicojouleError as fault:  # keys that go with others only
+        with pytest.raises(PicojouleError, match=re.escape(str(fault))):
+            Recipe.loads(BASE).with_values(**values)
+    else:
+        assert Recipe.loads(BASE).with_values(**values).digest == written.digest
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"penalty": {"strenght": 64}}, r"there is no key penalty\.strenght: did you mean penalty\.strength\?"),
+        (
+            {"penalty": {"strength": "64"}},
+            r"penalty\.strength = '64' is not allowed: take a finite number of 0 or more",
+        ),
+        ({"penalty": {"strength": None}}, r"penalty\.strength = None is not allowed: take"),
+        ({"penalty": 64}, r"penalty = 64 is not allowed: penalty is a section with the keys penalty\.kind"),
+        ({"penalties": {"strength": 64}}, r"there is no key penalties: did you mean penalty\?"),
+        ({"penalty.strength": 64}, r"penalty\.strength is a key of the section penalty: write penalty={'strength': …}"),
+        ({"penalty": {3: 64}}, r"there is no key penalty\.3: take"),
+        ({"seed": {"seed": 1}}, r"seed = a table is not allowed: take a whole number"),
+        ({"seed": 1.5}, r"seed = 1\.5 is not allowed: take a whole number"),
+        ({"self": 1}, "there is no key self"),
+        ({"neuron": {"kind": "relu"}, "penalty": {"strength": 1}}, r"penalty\.strength = 1 is not allowed with"),
+    ],
+    ids=str,
+)
+def test_a_typed_value_that_is_wrong_is_one_sentence(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(PicojouleError, match=f"^{message}"):
+        Recipe.loads(BASE).with_values(**values)
 
 
 def test_digest_is_what_it_was_in_earlier_versions() -> None:

@@ -21,7 +21,7 @@ import picojoule as pj
 import synthetic
 from picojoule.cli import main
 from picojoule.io.tables import Estimate
-from picojoule.paper.reference import scores
+from picojoule.paper.published import scores
 from picojoule.report import Curve, Point, Report, figures, gather, rows, settings, write
 from picojoule.report.finding import finding
 from picojoule.report.write import showcase

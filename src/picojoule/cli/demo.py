@@ -13,18 +13,6 @@ from picojoule.report import Comparison
 from picojoule.training.display import Display
 from picojoule.training.fit import fit
 
-_RECIPE = """
-[model]
-name = "cnn7"
-[data]
-name = "{data}"
-limit = {limit}
-[optimizer]
-lr = {lr}
-[training]
-epochs = {epochs}
-batch_size = 50
-"""
 _SETTINGS = {
     "fashion-mnist": {"limit": 5000, "epochs": 3, "lr": 1e-3, "strength": 20},
     "digits": {"limit": 1250, "epochs": 12, "lr": 1e-3, "strength": 16},
@@ -41,9 +29,12 @@ def demo(folder: Path, progress: Progress, say: Callable[[str], None]) -> Compar
     say(f"Training CNN7 twice on {settings['limit']:,} images, {settings['epochs']} epochs each; this takes minutes.")
     results = []
     for title, strength in (("no penalty", 0), ("Ω_syn", settings["strength"])):
-        recipe = Recipe.loads(
-            _RECIPE.format(data=name, **{k: settings[k] for k in ("limit", "epochs", "lr")}),
-            f"penalty.strength={strength}",
+        recipe = Recipe(
+            model={"name": "cnn7"},
+            data={"name": name, "limit": settings["limit"]},
+            optimizer={"lr": settings["lr"]},
+            penalty={"strength": strength},
+            training={"epochs": settings["epochs"], "batch_size": 50},
         )
         results.append(fit(recipe, folder / "runs", reporters=[Display(title)]).result["test"])
     title = f"CNN7 on {name}, {settings['limit']:,} images, {settings['epochs']} epochs, λ' = {settings['strength']}"

@@ -80,8 +80,6 @@ def paper_run(
     wanted = list(paper.EXPERIMENTS.values()) if names == ["all"] else [paper.find(name) for name in names]
     produced = []
     for experiment in wanted:
-        with transfer_bar() as progress:
-            paper.fetch_data(experiment, paper.SCALES[size].with_seeds(seeds), note, progress)
         with standard_output_kept():  # Ray prints what happens to its tasks
             made = paper.run(
                 experiment,
@@ -93,12 +91,13 @@ def paper_run(
                 on=place,
                 address=address,
                 say=note,
+                transfer=transfer_bar,
             )
         produced.append(made)
         if not as_json:
-            for sheet in made.findings.tables.values():
+            for sheet in made.results.tables.values():
                 show(sheet.table())
-            for remark in made.findings.notes:
+            for remark in made.results.notes:
                 tell(remark)
             for path in made.files:
                 show_path(path)

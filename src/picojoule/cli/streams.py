@@ -18,7 +18,7 @@ from rich.table import Table
 
 from picojoule.data import Progress as Transfer
 from picojoule.io.tables import Shown, visible
-from picojoule.training.display import Rhythm
+from picojoule.training.display import Throttle
 
 _SPELT = {
     "ψ": "psi",
@@ -81,7 +81,7 @@ def transfer_bar() -> Iterator[Transfer]:
     console, unseen = Console(stderr=True), not sys.stderr.isatty()
     with Progress(*columns, console=console, transient=True, disable=unseen, auto_refresh=False) as bar:
         tasks: dict[str, TaskID] = {}
-        redrawing = Rhythm()
+        redrawing = Throttle()
 
         def progress(what: str, done: int, total: int | None) -> None:
             if what not in tasks:

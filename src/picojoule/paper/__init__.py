@@ -4,20 +4,19 @@
 """
 
 from picojoule.paper.estimate import estimates, table
-from picojoule.paper.experiments import EXPERIMENTS, Experiment, find, printed_scores
-from picojoule.paper.run import Produced, fetch_data, run
+from picojoule.paper.experiments import EXPERIMENTS, NamedExperiment, find, printed_scores
+from picojoule.paper.run import Produced, run
 from picojoule.paper.scales import SCALES, SIZES, Scale, Size, find_scale
 
 __all__ = [
     "EXPERIMENTS",
     "SCALES",
     "SIZES",
-    "Experiment",
+    "NamedExperiment",
     "Produced",
     "Scale",
     "Size",
     "estimates",
-    "fetch_data",
     "find",
     "find_scale",
     "printed_scores",

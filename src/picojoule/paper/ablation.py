@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from picojoule.io.tables import Cell, Column, Estimate, Sheet
-from picojoule.paper import comparison, reference
-from picojoule.paper.context import Bench, Findings, Work
-from picojoule.paper.reference import Ablated
+from picojoule.paper import comparison, published
+from picojoule.paper.context import Context, Experiment, Results
+from picojoule.paper.published import Ablated
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
 from picojoule.recipe import Recipe
@@ -21,7 +21,7 @@ _SMALL_BLOCKS = (1, 2)
 
 
 @dataclass(frozen=True)
-class Ablation(Work):
+class Ablation(Experiment):
     """Raw λ on the penalty that is not normalised, p = 1; energy is relative to λ = λ_WD = B_BN = 0.
 
     `grid` is the label of the table whose λ, λ_WD and B_BN are taken, where the own table is misprinted.
@@ -32,7 +32,7 @@ class Ablation(Work):
     grid: str = ""
 
     def rows(self, scale: Scale) -> Sequence[Ablated]:
-        rows = reference.ablation(self.grid or self.label)
+        rows = published.ablation(self.grid or self.label)
         if scale.name == "full":
             return rows
         if scale.name == "small":
@@ -43,25 +43,23 @@ class Ablation(Work):
         return tuple(recipe for row in self.rows(scale) for recipe in self._seeds(row, scale))
 
     def _seeds(self, row: Ablated, scale: Scale) -> list[Recipe]:
-        changes = (
-            "penalty.normalized=false",
-            f"penalty.strength={row.strength!r}",
-            f"optimizer.weight_decay={row.weight_decay!r}",
-            f"optimizer.decay_batch_norm={str(row.decay_batch_norm).lower()}",
-        )
-        return [scale.adapt(setting(self.base, *changes, f"seed={seed}")) for seed in scale.seeds]
+        penalty = {"normalized": False, "strength": row.strength}
+        optimizer = {"weight_decay": row.weight_decay, "decay_batch_norm": row.decay_batch_norm}
+        return [
+            scale.adapt(setting(self.base, penalty=penalty, optimizer=optimizer, seed=seed)) for seed in scale.seeds
+        ]
 
-    def findings(self, bench: Bench) -> Findings:
-        rows = self.rows(bench.scale)
-        printed = {row.setting: row for row in reference.ablation(self.label)}
-        baseline = [test["joules"] for test in bench.tests(self._seeds(rows[0], bench.scale))]
+    def results(self, context: Context) -> Results:
+        rows = self.rows(context.scale)
+        printed = {row.setting: row for row in published.ablation(self.label)}
+        baseline = [test["joules"] for test in context.tests(self._seeds(rows[0], context.scale))]
         joules = statistics.fmean(baseline) if baseline else 0.0
         made = [
-            (row, _measured(bench.tests(self._seeds(row, bench.scale)), joules), printed.get(row.setting))
+            (row, _measured(context.tests(self._seeds(row, context.scale)), joules), printed.get(row.setting))
             for row in rows
         ]
         names = {"accuracy": "accuracy", "energy": "energy / baseline", "dead_rate": "dead rate", "rate": "R"}
-        return Findings(
+        return Results(
             {
                 "energy": self._sheet(made, {key: names[key] for key in ("accuracy", "energy")}),
                 "activity": self._sheet(made, {key: names[key] for key in ("dead_rate", "rate")}),
@@ -72,7 +70,7 @@ class Ablation(Work):
         self, made: list[tuple[Ablated, dict[str, Estimate | None], Ablated | None]], names: dict[str, str]
     ) -> Sheet:
         triples = {key: comparison.columns(name, " [%]", scale=_PERCENT) for key, name in names.items()}
-        misprinted = reference.is_no_reference(self.label)
+        misprinted = published.is_misprinted(self.label)
         lines: list[tuple[Cell, ...]] = []
         for row, ours, paper in made:
             line: list[Cell] = [f"{row.strength:.0e}" if row.strength else "0"]

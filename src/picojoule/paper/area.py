@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from picojoule import report
 from picojoule.io.tables import Column, Sheet
-from picojoule.paper.context import Bench, Findings, Work
+from picojoule.paper.context import Context, Experiment, Results
 from picojoule.paper.curves import Tradeoff, finished_curves
 from picojoule.paper.scales import Scale
 from picojoule.recipe import Recipe
@@ -25,7 +25,7 @@ Place = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Area(Work):
+class Area(Experiment):
     """The curve of Ω_syn with p = 1, of the paper's setting at full scale and of one that is quicker at a small one."""
 
     full: Tradeoff
@@ -35,10 +35,10 @@ class Area(Work):
         source = self.small if scale.name == "small" else self.full
         return (*source.baseline(scale), *source.curve(scale, "syn", 1))
 
-    def findings(self, bench: Bench) -> Findings:
+    def results(self, context: Context) -> Results:
         points = [
             (point.energy, point.accuracy)
-            for curve in finished_curves(bench, self.recipes(bench.scale))
+            for curve in finished_curves(context, self.recipes(context.scale))
             for point in curve.points
         ]
         rows = []
@@ -49,7 +49,7 @@ class Area(Work):
         columns = [Column("curve"), Column("points"), Column("corners of c")]
         columns += [Column(f"AUC({cutoff}) [%]", 2, 100) for cutoff in CUTOFFS]
         figures = {"auc-example": picture(_EXAMPLE)} | ({"auc": picture(points)} if points else {})
-        return Findings({"auc": Sheet(tuple(columns), tuple(rows))}, figures)
+        return Results({"auc": Sheet(tuple(columns), tuple(rows))}, figures)
 
 
 def steps_of(points: Iterable[Place]) -> list[Place]:

@@ -14,7 +14,7 @@ from picojoule.errors import PicojouleError
 from picojoule.io import files
 from picojoule.io.tables import Sheet
 from picojoule.paper.scales import Scale
-from picojoule.paper.step_time import Paces
+from picojoule.paper.step_time import StepTimes
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Findings:
+class Results:
     """Tables and figures by the names of their files, and what a reader has to know beside them."""
 
     tables: Mapping[str, Sheet]
@@ -32,7 +32,7 @@ class Findings:
 
 
 @dataclass(frozen=True)
-class Bench:
+class Context:
     """Where an experiment finds its runs and keeps what else it measured."""
 
     scale: Scale
@@ -63,7 +63,7 @@ class Bench:
             ) from None
 
 
-class Work(ABC):
+class Experiment(ABC):
     """What is done for one table or figure; a frozen value."""
 
     scaled: ClassVar[bool] = True
@@ -73,10 +73,10 @@ class Work(ABC):
         """The runs that it needs."""
         return ()
 
-    def seconds_beside(self, scale: Scale, paces: Paces) -> float:
+    def extra_seconds(self, scale: Scale, step_times: StepTimes) -> float:
         """About what it takes on one core beside its runs."""
         return 0.0
 
     @abstractmethod
-    def findings(self, bench: Bench) -> Findings:
+    def results(self, context: Context) -> Results:
         """Tables and figures from the runs that are done."""

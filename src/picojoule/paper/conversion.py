@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from picojoule.data import DATASETS
-from picojoule.paper import conversion_chain, reference
-from picojoule.paper.context import Bench, Findings, Work
+from picojoule.paper import conversion_chain, published
+from picojoule.paper.context import Context, Experiment, Results
 from picojoule.paper.curves import ONLY_SYN, Tradeoff, drawn_as, empty_curve, finished_curves, scored
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
-from picojoule.paper.step_time import Paces
+from picojoule.paper.step_time import StepTimes
 from picojoule.recipe import Recipe
 from picojoule.report import Curve, Point
 from picojoule.runs import evaluate
@@ -29,7 +29,7 @@ _SMALL_TEST = 2000
 
 
 @dataclass(frozen=True)
-class Conversion(Work):
+class Conversion(Experiment):
     """One chain of stages a seed, each warm-started from the one before; energy is relative to the baseline of Ω_syn.
 
     How the intensity grows is our reading of the paper: stage k is pulled towards r^k of the first stage's synaptic
@@ -48,42 +48,42 @@ class Conversion(Work):
 
     def chains(self, scale: Scale) -> list[tuple[Recipe, ...]]:
         count, ratio = _STAGES[scale.name]
-        changes = ["neuron.kind=qrelu", f"penalty.strength={_COEFFICIENT}", "penalty.schedule=constant"]
+        penalty = {"strength": _COEFFICIENT, "schedule": "constant"}
         chains = []
         for seed in scale.seeds:
-            recipe = scale.adapt(setting(self.tradeoff.base, *changes, f"seed={seed}"))
+            recipe = scale.adapt(setting(self.tradeoff.base, neuron={"kind": "qrelu"}, penalty=penalty, seed=seed))
             if scale.name == "small":
-                recipe = recipe.override(f"data.limit_test={_SMALL_TEST}")
+                recipe = recipe.with_values(data={"limit_test": _SMALL_TEST})
             chains.append(conversion_chain.stages(recipe, ratio, count))
         return chains
 
-    def seconds_beside(self, scale: Scale, paces: Paces) -> float:
+    def extra_seconds(self, scale: Scale, step_times: StepTimes) -> float:
         recipes = [stage for stages in self.chains(scale) for stage in stages]
         images = sum(recipe.data.limit_test or DATASETS[recipe.data.name].splits[2] for recipe in recipes)
-        return images * sum(STEPS) * paces[recipes[0].model.name].shown
+        return images * sum(STEPS) * step_times[recipes[0].model.name].shown
 
-    def findings(self, bench: Bench) -> Findings:
-        printed = reference.scores(self.label)
+    def results(self, context: Context) -> Results:
+        printed = published.scores(self.label)
         baseline = statistics.fmean(
-            [test["joules"] for test in bench.tests(self.tradeoff.baseline(bench.scale))] or [0.0]
+            [test["joules"] for test in context.tests(self.tradeoff.baseline(context.scale))] or [0.0]
         )
-        curves = list(finished_curves(bench, self._spiking(bench.scale)))
+        curves = list(finished_curves(context, self._spiking(context.scale)))
         if baseline:
-            curves += [self._converted(bench, steps, baseline) for steps in STEPS]
+            curves += [self._converted(context, steps, baseline) for steps in STEPS]
         drawn = {curve.label: curve for curve in curves}
         everything = [drawn.get(label) or empty_curve(label) for label in printed]
         note = (
             "How the penalty of the quantised network grows is our reading of the paper: each stage starts from the "
             "one before and is pulled towards a smaller share of the first one's synaptic operations."
         )
-        return Findings(scored(everything, printed), drawn_as("conversion", everything), (note,))
+        return Results(scored(everything, printed), drawn_as("conversion", everything), (note,))
 
-    def _converted(self, bench: Bench, steps: int, baseline: float) -> Curve:
+    def _converted(self, context: Context, steps: int, baseline: float) -> Curve:
         points = []
-        for stages in self.chains(bench.scale):
-            for run in bench.finished(stages):
+        for stages in self.chains(context.scale):
+            for run in context.finished(stages):
                 recipe = run.recipe
-                test = bench.kept(f"{recipe.name}-T{steps}", partial(_measured, run, steps))
+                test = context.kept(f"{recipe.name}-T{steps}", partial(_measured, run, steps))
                 points.append(
                     Point(
                         energy=test["joules"] / baseline,

@@ -33,15 +33,13 @@ def stages(recipe: Recipe, ratio: float, count: int) -> tuple[Recipe, ...]:
             "penalty.strength is the coefficient of the pull towards the budget and must be above 0: set it in the "
             "recipe"
         )
-    first = recipe.override("penalty.strength=0")
+    first = recipe.with_values(penalty={"strength": 0})
     chain = [first]
     for k in range(1, count):
         chain.append(
-            recipe.override(
-                "penalty.kind=target",
-                f"penalty.target={ratio**k!r}",
-                f"penalty.reference={first.name}",
-                f"training.start_from={chain[-1].name}",
+            recipe.with_values(
+                penalty={"kind": "target", "target": ratio**k, "reference": first.name},
+                training={"start_from": chain[-1].name},
             )
         )
     return tuple(chain)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from picojoule import report
 from picojoule.io.tables import Sheet
-from picojoule.paper import reference
-from picojoule.paper.context import Bench, Findings, Work
+from picojoule.paper import published
+from picojoule.paper.context import Context, Experiment, Results
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
 from picojoule.penalty import PenaltyKind
@@ -44,21 +44,27 @@ _FULL, _SMOKE = Grid(SIX, STRENGTHS), Grid(ONLY_SYN, (64,))
 
 
 @dataclass(frozen=True)
-class Tradeoff(Work):
+class Tradeoff(Experiment):
     """Energy is relative to λ' = 0 with the tuned weight decay."""
 
     base: str
     label: str
     """Of the table of scores."""
     small: Grid
-    changes: tuple[str, ...] = ()
+    data: str | None = None
+    """The data set, where it is not that of the base recipe."""
+
+    def setting(self, **values: Any) -> Recipe:
+        """Return the paper's setting of these curves, with some values changed as by `Recipe.with_values`."""
+        data = {"data": {"name": self.data}} if self.data is not None else {}
+        return setting(self.base, **data, **values)
 
     def grid(self, scale: Scale) -> Grid:
         return {"full": _FULL, "small": self.small, "smoke": _SMOKE}[scale.name]
 
     def is_that_of(self, found: Setting) -> bool:
         """Whether these runs are of the same kind, at whatever scale."""
-        own = flattened(setting(self.base, *self.changes))
+        own = flattened(self.setting())
         return all(found.recipe.get(key) == own[key] for key in _SAME)
 
     def baseline(self, scale: Scale) -> tuple[Recipe, ...]:
@@ -76,20 +82,20 @@ class Tradeoff(Work):
         return (*self.baseline(scale), *(recipe for curve in curves for recipe in curve))
 
     def _seeds(self, scale: Scale, kind: PenaltyKind, p: int, strength: int) -> tuple[Recipe, ...]:
-        changes = (*self.changes, f"penalty.kind={kind}", f"penalty.p={p}", f"penalty.strength={strength}")
-        return tuple(scale.adapt(setting(self.base, *changes, f"seed={seed}")) for seed in scale.seeds)
+        penalty = {"kind": kind, "p": p, "strength": strength}
+        return tuple(scale.adapt(self.setting(penalty=penalty, seed=seed)) for seed in scale.seeds)
 
-    def findings(self, bench: Bench) -> Findings:
-        printed = reference.scores(self.label)
-        drawn = {curve.label: curve for curve in finished_curves(bench, self.recipes(bench.scale))}
+    def results(self, context: Context) -> Results:
+        printed = published.scores(self.label)
+        drawn = {curve.label: curve for curve in finished_curves(context, self.recipes(context.scale))}
         everything = [drawn.get(label) or empty_curve(label) for label in printed]
-        return Findings(scored(everything, printed), drawn_as("tradeoff", everything))
+        return Results(scored(everything, printed), drawn_as("tradeoff", everything))
 
 
-def finished_curves(bench: Bench, recipes: Sequence[Recipe]) -> tuple[Curve, ...]:
+def finished_curves(context: Context, recipes: Sequence[Recipe]) -> tuple[Curve, ...]:
     """The curves of the runs that are done; they share one baseline, so there is one setting at most."""
-    entries = tuple(entry for run in bench.finished(recipes) for entry in report.gather(run.path))
-    found = report.settings(Collection(bench.folder, entries))
+    entries = tuple(entry for run in context.finished(recipes) for entry in report.gather(run.path))
+    found = report.settings(Collection(context.folder, entries))
     return found[0].curves if found else ()
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from picojoule.io.tables import Column, Sheet
 from picojoule.paper import step_time
-from picojoule.paper.experiments import EXPERIMENTS, Experiment
+from picojoule.paper.experiments import EXPERIMENTS, NamedExperiment
 from picojoule.paper.scales import SCALES, Scale, Size
 from picojoule.paper.settings import settings
-from picojoule.paper.step_time import Paces
+from picojoule.paper.step_time import StepTimes
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 from picojoule.search.sweep.local_backend import cores
@@ -45,16 +45,16 @@ class Estimate:
 class Line:
     """One experiment at every scale."""
 
-    experiment: Experiment
+    experiment: NamedExperiment
     scales: dict[Size, Estimate]
 
     def to_dict(self) -> dict[str, Any]:
-        experiment = self.experiment
+        named = self.experiment
         return {
-            "name": experiment.name,
-            "title": experiment.title,
-            "place": experiment.place,
-            "labels": list(experiment.labels),
+            "name": named.name,
+            "title": named.title,
+            "place": named.place,
+            "labels": list(named.labels),
             "scales": {
                 size: {"runs": estimate.runs, "done": estimate.done, "seconds": round(estimate.seconds, 1)}
                 for size, estimate in self.scales.items()
@@ -64,10 +64,10 @@ class Line:
 
 def estimates(into: str | os.PathLike[str] = "runs/paper") -> tuple[Line, ...]:
     """Every experiment; takes some seconds, because each network trains for a moment."""
-    paces = {recipe.model.name: step_time.measure(recipe) for recipe in _one_each(settings().values())}
+    step_times = {recipe.model.name: step_time.measure(recipe) for recipe in _one_each(settings().values())}
     return tuple(
-        Line(experiment, {size: _estimate(experiment, scale, paces, Path(into)) for size, scale in SCALES.items()})
-        for experiment in EXPERIMENTS.values()
+        Line(named, {size: _estimate(named, scale, step_times, Path(into)) for size, scale in SCALES.items()})
+        for named in EXPERIMENTS.values()
     )
 
 
@@ -95,14 +95,14 @@ def _one_each(recipes: Iterable[Recipe]) -> Iterable[Recipe]:
     return {recipe.model.name: recipe for recipe in recipes}.values()
 
 
-def _estimate(experiment: Experiment, scale: Scale, paces: Paces, into: Path) -> Estimate:
-    recipes = experiment.work.recipes(scale)
+def _estimate(named: NamedExperiment, scale: Scale, step_times: StepTimes, into: Path) -> Estimate:
+    recipes = named.experiment.recipes(scale)
     needed: dict[str, float] = {}
     ends: dict[str, float] = {}
     for recipe in recipes:  # a run comes after those that it starts from
-        needed[recipe.name] = _STARTING + paces[recipe.model.name].training(recipe)
+        needed[recipe.name] = _STARTING + step_times[recipe.model.name].training(recipe)
         ends[recipe.name] = needed[recipe.name] + max((ends[name] for name in recipe.needs.values()), default=0.0)
     side_by_side = sum(needed.values()) / cores()
-    seconds = max(side_by_side, max(ends.values(), default=0.0)) + experiment.work.seconds_beside(scale, paces)
+    seconds = max(side_by_side, max(ends.values(), default=0.0)) + named.experiment.extra_seconds(scale, step_times)
     done = sum(Run(into / name).finished for name in needed)
     return Estimate(len(recipes), done, seconds)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from picojoule.errors import unknown
-from picojoule.paper import reference
+from picojoule.paper import published
 from picojoule.paper.ablation import Ablation
 from picojoule.paper.area import Area
-from picojoule.paper.context import Work
+from picojoule.paper.context import Experiment
 from picojoule.paper.conversion import Conversion
 from picojoule.paper.curves import FIRST_POWER, ONLY_SYN, SIX, Grid, Tradeoff
 from picojoule.paper.settings import MODELS, setting, spoken
@@ -19,14 +19,14 @@ from picojoule.report import Setting
 
 
 @dataclass(frozen=True)
-class Experiment:
+class NamedExperiment:
     """One table or figure, or a figure and the table that goes with it."""
 
     name: str
     title: str
     labels: tuple[str, ...]
     """Of the paper's tables and figures, as in its source."""
-    work: Work
+    experiment: Experiment
     panel: str = ""
     """Which part of a figure with several."""
 
@@ -36,7 +36,7 @@ class Experiment:
         >>> find("tradeoff-cnn7-adam").place
         'Figure 3 (A), Table 4'
         """
-        places = [reference.places()[label] for label in self.labels]
+        places = [published.places()[label] for label in self.labels]
         return ", ".join(f"{place} ({self.panel})" if self.panel and "Fig" in place else place for place in places)
 
 
@@ -49,31 +49,31 @@ _CNN7_ADAM = "cnn7-fashion-mnist-adam-s3nn"
 _SCORES = "tbl:quantitative-comparison"
 _CNN7 = Tradeoff(_CNN7_ADAM, f"{_SCORES}-fmnist-cnn6-adam", _ALL_SIX)
 _RESNET18_SGD = Tradeoff("resnet18-cifar-10-sgd-s3nn", f"{_SCORES}-cifar10-resnet18-msgd", _TWO)
-_CIFAR_100 = Tradeoff(
-    "resnet18-cifar-10-adam-s3nn", "tbl:quantitative-cifar100-resnet18-adam", _TWO, ("data.name=cifar-100",)
-)
+_CIFAR_100 = Tradeoff("resnet18-cifar-10-adam-s3nn", "tbl:quantitative-cifar100-resnet18-adam", _TWO, "cifar-100")
 
 
-def _layers(model: str, label: str, panel: str = "") -> Experiment:
+def _layers(model: str, label: str, panel: str = "") -> NamedExperiment:
     title = f"each layer's share of the energy and of the penalties, {MODELS[model]}"
-    return Experiment(
+    return NamedExperiment(
         f"layers-{model}", title, (f"fig:comparison-scaling-factor-{label}-flops",), LayerShares(model), panel
     )
 
 
-def _ablation(base: str, label: str, grid: str = "") -> Experiment:
-    work = Ablation(base, f"tbl:ablation-{label}", f"tbl:ablation-{grid}" if grid else "")
+def _ablation(base: str, label: str, grid: str = "") -> NamedExperiment:
+    experiment = Ablation(base, f"tbl:ablation-{label}", f"tbl:ablation-{grid}" if grid else "")
     title = f"ablation over λ, λ_WD and B_BN, {spoken(setting(base))}"
-    return Experiment(f"ablation-{label.replace('cnn6', 'cnn7')}", title, (work.label,), work)
+    return NamedExperiment(f"ablation-{label.replace('cnn6', 'cnn7')}", title, (experiment.label,), experiment)
 
 
-def _tradeoff(name: str, work: Tradeoff, figure: str, panel: str = "", surrogate: str = "") -> Experiment:
-    about = spoken(setting(work.base, *work.changes)) + surrogate
-    return Experiment(f"tradeoff-{name}", f"trade-off curves and scores, {about}", (figure, work.label), work, panel)
+def _tradeoff(name: str, experiment: Tradeoff, figure: str, panel: str = "", surrogate: str = "") -> NamedExperiment:
+    about = spoken(experiment.setting()) + surrogate
+    return NamedExperiment(
+        f"tradeoff-{name}", f"trade-off curves and scores, {about}", (figure, experiment.label), experiment, panel
+    )
 
 
 _ALL = (
-    Experiment("totals", "total penalty terms", ("tbl:comparison-scaling-factor-metrics",), Totals()),
+    NamedExperiment("totals", "total penalty terms", ("tbl:comparison-scaling-factor-metrics",), Totals()),
     _layers("cnn7", "cnn6"),
     _layers("vgg11", "vgg11-resnet18", "A"),
     _layers("resnet18", "vgg11-resnet18", "B"),
@@ -110,17 +110,17 @@ _ALL = (
         "C",
         ", scaled-sigmoid surrogate",
     ),
-    Experiment(
+    NamedExperiment(
         "conversion",
         "comparison with conversion, CNN7 / Fashion-MNIST / Adam",
         (_CURVES, f"{_SCORES}-ann2snn"),
         Conversion(_CNN7, f"{_SCORES}-ann2snn"),
         "D",
     ),
-    Experiment("training-time", "training time with each penalty", ("tbl:training-time",), TrainingTime()),
-    Experiment("auc", "how AUC(P) is taken", ("fig:auc",), Area(full=_RESNET18_SGD, small=_CNN7)),
-    Experiment("architectures", "the networks", ("tbl:network-architecture",), Architectures()),
-    Experiment("hyperparameters", "the hyper-parameters", ("tbl:hyperparameter",), Hyperparameters()),
+    NamedExperiment("training-time", "training time with each penalty", ("tbl:training-time",), TrainingTime()),
+    NamedExperiment("auc", "how AUC(P) is taken", ("fig:auc",), Area(full=_RESNET18_SGD, small=_CNN7)),
+    NamedExperiment("architectures", "the networks", ("tbl:network-architecture",), Architectures()),
+    NamedExperiment("hyperparameters", "the hyper-parameters", ("tbl:hyperparameter",), Hyperparameters()),
 )
 
 EXPERIMENTS = MappingProxyType({experiment.name: experiment for experiment in _ALL})
@@ -128,11 +128,11 @@ EXPERIMENTS = MappingProxyType({experiment.name: experiment for experiment in _A
 
 def printed_scores(found: Setting) -> dict[str, dict[str, float]]:
     """What the paper prints for the network, data set, optimizer and surrogate of these runs, if it has them."""
-    same = (e.work for e in _ALL if isinstance(e.work, Tradeoff) and e.work.is_that_of(found))
-    return next((reference.scores(work.label) for work in same), {})
+    same = (e.experiment for e in _ALL if isinstance(e.experiment, Tradeoff) and e.experiment.is_that_of(found))
+    return next((published.scores(experiment.label) for experiment in same), {})
 
 
-def find(name: str) -> Experiment:
+def find(name: str) -> NamedExperiment:
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, EXPERIMENTS)
     return EXPERIMENTS[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ from picojoule.data.progress import quiet
 from picojoule.errors import PicojouleError
 from picojoule.io.files import made, read_json, write_atomically
 from picojoule.io.tables import Sheet
-from picojoule.paper import reference
-from picojoule.paper.context import Bench, Findings
-from picojoule.paper.experiments import Experiment
+from picojoule.paper import published
+from picojoule.paper.context import Context, Results
+from picojoule.paper.experiments import NamedExperiment
 from picojoule.paper.scales import SCALES, SIZES, STAND_IN, Scale, Size
 from picojoule.search import sweep
 from picojoule.search.sweep import Failure, Watcher, Where
@@ -32,11 +33,11 @@ _SUMMARY = "summary.json"
 class Produced:
     """What came of an experiment."""
 
-    experiment: Experiment
+    experiment: NamedExperiment
     scale: Scale
     runs: int
     failures: tuple[Failure, ...]
-    findings: Findings
+    results: Results
     files: tuple[Path, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -50,15 +51,15 @@ class Produced:
             "runs": self.runs,
             "failures": [{"run": failure.recipe.name, "reason": failure.reason} for failure in self.failures],
             "tables": {
-                name: {"columns": sheet.titles, "rows": sheet.values()} for name, sheet in self.findings.tables.items()
+                name: {"columns": sheet.titles, "rows": sheet.values()} for name, sheet in self.results.tables.items()
             },
-            "notes": list(self.findings.notes),
+            "notes": list(self.results.notes),
             "files": [path.name for path in self.files],
         }
 
 
 def run(
-    experiment: Experiment,
+    named: NamedExperiment,
     size: Size = "small",
     into: str | os.PathLike[str] = "runs/paper",
     out: str | os.PathLike[str] = "paper",
@@ -69,24 +70,43 @@ def run(
     address: str | None = None,
     say: Callable[[str], None] = print,
     watcher: Watcher | None = None,
+    transfer: Callable[[], AbstractContextManager[Progress]] = lambda: nullcontext(quiet),
 ) -> Produced:
-    """Train what is missing in `into`, which all experiments share, and write tables and figures to `out/NAME`.
+    """Train what an experiment lacks and write its tables and figures.
 
     The same call again trains nothing. Where a run fails, the tables show what there is. At the scale "smoke" digits
-    stand in for a data set that is not in the cache; at the others it is fetched. `seeds` is how many runs each setting
-    has; the scale's own number unless given.
+    stand in for a data set that is not in the cache; at the others it is fetched.
+
+    Args:
+        named: The experiment.
+        size: The scale.
+        into: The folder of runs, which all experiments share.
+        out: Tables and figures go to `out/NAME`.
+        seeds: Runs of each setting; the scale's own number unless given.
+        workers: Runs at once; by the cores unless given.
+        on: Where the runs are trained.
+        address: The address of a Ray cluster.
+        say: Told in a sentence what is fetched or measured.
+        watcher: Told how the runs go; a table on standard error unless given.
+        transfer: Makes the context in which data are fetched, whose value is told how much has come.
+
+    Returns:
+        What was made, with the files that were written.
+
+    Raises:
+        PicojouleError: If `out` holds the results of a larger scale, or data cannot be fetched.
     """
-    folder = Path(out) / experiment.name
+    folder = Path(out) / named.name
     wanted = SCALES[size].with_seeds(seeds)
     _spare_larger(folder, wanted)
-    scale = fetch_data(experiment, wanted, say)
+    scale = _fetch_data(named, wanted, say, transfer)
     made(folder)  # before the hours of training
-    recipes = experiment.work.recipes(scale)
+    recipes = named.experiment.recipes(scale)
     failures: tuple[Failure, ...] = ()
     if recipes:
         failures = sweep.run(recipes, into, workers=workers, on=on, address=address, watcher=watcher).failures
-    found = _titled(experiment.work.findings(Bench(scale, Path(into), say)), experiment, scale)
-    produced = Produced(experiment, scale, len(recipes), failures, found, _write(found, folder))
+    found = _titled(named.experiment.results(Context(scale, Path(into), say)), named, scale)
+    produced = Produced(named, scale, len(recipes), failures, found, _write(found, folder))
     write_atomically(folder / _SUMMARY, (json.dumps(produced.to_dict(), indent=2) + "\n").encode())
     return replace(produced, files=(*produced.files, folder / _SUMMARY))
 
@@ -113,38 +133,43 @@ def _counted(seeds: int) -> str:
     return "1 seed" if seeds == 1 else f"{seeds} seeds"
 
 
-def fetch_data(
-    experiment: Experiment, scale: Scale, say: Callable[[str], None] = print, progress: Progress = quiet
+def _fetch_data(
+    named: NamedExperiment,
+    scale: Scale,
+    say: Callable[[str], None],
+    transfer: Callable[[], AbstractContextManager[Progress]],
 ) -> Scale:
-    """Get the data sets that are missing; at the scale "smoke", say instead which ones the stand-in replaces."""
-    names = {recipe.data.name for recipe in experiment.work.recipes(scale)}
+    """Get the data sets that are missing; at the scale "smoke", let the stand-in replace them."""
+    names = {recipe.data.name for recipe in named.experiment.recipes(scale)}
     here = {entry.name for entry in datasets.listing() if entry.here is not None}
     missing = sorted(names - here)
     if scale.name == "smoke":
         return scale.without(frozenset(missing))
-    for name in missing:
-        say(str(datasets.fetch(name, progress=progress)))
+    if missing:
+        with transfer() as progress:
+            for name in missing:
+                say(str(datasets.fetch(name, progress=progress)))
     return scale
 
 
-def _titled(found: Findings, experiment: Experiment, scale: Scale) -> Findings:
+def _titled(found: Results, named: NamedExperiment, scale: Scale) -> Results:
     """Every table and figure says what it is, at which scale, and on what data if not on its own."""
     notes = [*found.notes]
-    title = experiment.title
-    if experiment.work.scaled:
-        shown = f"{scale.name} scale" + (f", {_counted(len(scale.seeds))}" if experiment.work.recipes(scale) else "")
+    title = named.title
+    if named.experiment.scaled:
+        shown = f"{scale.name} scale" + (f", {_counted(len(scale.seeds))}" if named.experiment.recipes(scale) else "")
         title = f"{title} ({shown})"
     if scale.replaced:
         stand_in = f"on {STAND_IN} instead of {' and '.join(sorted(scale.replaced))}"
         title = f"{title}, {stand_in}"
         notes.append(f"Made {stand_in}, which cannot be had here: `picojoule data fetch` gets it.")
-    if experiment.work.scaled and scale.name != "full":
+    if named.experiment.scaled and scale.name != "full":
         notes.append(
             f"The {scale.name} scale has fewer images, epochs and settings than the paper, so its numbers are not "
             "expected to be the paper's."
         )
-    notes += reference.misprints(experiment.labels)
-    return Findings(
+    notes += published.misprints(named.labels)
+    return Results(
         {name: replace(sheet, title=title) for name, sheet in found.tables.items()},
         {name: _with_title(chart, title) for name, chart in found.figures.items()},
         tuple(notes),
@@ -158,7 +183,7 @@ def _with_title(chart: alt.TopLevelMixin, title: str) -> alt.TopLevelMixin:
     return titled
 
 
-def _write(found: Findings, folder: Path) -> tuple[Path, ...]:
+def _write(found: Results, folder: Path) -> tuple[Path, ...]:
     files = []
     for name, sheet in found.tables.items():
         for ending, text in _forms(sheet, found.notes).items():

@@ -14,17 +14,17 @@ SIZES: tuple[Size, ...] = get_args(Size)
 STAND_IN = "digits"
 """The data set that is always there."""
 
-_SMALL_ALWAYS = ("data.augment=false", "training.threads=1")
-_FEW_IMAGES = ("data.limit=2000", "data.limit_validation=500", "data.limit_test=1000")
-_SMALL = {
-    "cnn7": (
-        *("data.limit=1500", "data.limit_validation=500", "data.limit_test=5000"),
-        *("training.epochs=7", "training.batch_size=15"),
-    ),
-    "vgg11": (*_FEW_IMAGES, "training.epochs=8", "training.batch_size=50"),
-    "resnet18": (*_FEW_IMAGES, "training.epochs=8", "training.batch_size=50"),
+_FEW_IMAGES = {"limit": 2000, "limit_validation": 500, "limit_test": 1000, "augment": False}
+_FEW_EPOCHS = {"epochs": 8, "batch_size": 50, "threads": 1}
+_SMALL: dict[str, dict[str, dict[str, int]]] = {
+    "cnn7": {
+        "data": {"limit": 1500, "limit_validation": 500, "limit_test": 5000, "augment": False},
+        "training": {"epochs": 7, "batch_size": 15, "threads": 1},
+    },
+    "vgg11": {"data": _FEW_IMAGES, "training": _FEW_EPOCHS},
+    "resnet18": {"data": _FEW_IMAGES, "training": _FEW_EPOCHS},
 }
-"""Some hundreds of steps."""
+"""The values of the small scale by model: some hundreds of steps."""
 _LEAST_RATE = 3e-3
 """Of CNN7's learning rate: at the paper's 1e-3, seven hundred steps leave some seeds with classes they never name."""
 _GREATEST_ADAM_RATE = 3e-4
@@ -51,16 +51,13 @@ class Scale:
         if self.name == "full":
             return recipe
         if self.name == "small":
-            return _with_few_steps(recipe.override(*_SMALL_ALWAYS, *_SMALL[recipe.model.name]))
+            return _with_few_steps(recipe.with_values(**_SMALL[recipe.model.name]))
         if recipe.data.name in self.replaced:
-            recipe = recipe.override(f"data.name={STAND_IN}", f"data.pad={datasets.DATASETS[STAND_IN].pad}")
+            recipe = recipe.with_values(data={"name": STAND_IN, "pad": datasets.DATASETS[STAND_IN].pad})
         few = recipe.classes  # the least that a recipe takes
-        return recipe.override(
-            *(f"data.{key}={few}" for key in ("limit", "limit_validation", "limit_test")),
-            f"training.batch_size={few // 2}",
-            "data.augment=false",
-            "training.epochs=1",
-            "training.threads=1",
+        return recipe.with_values(
+            data={"limit": few, "limit_validation": few, "limit_test": few, "augment": False},
+            training={"batch_size": few // 2, "epochs": 1, "threads": 1},
         )
 
     def with_seeds(self, count: int | None) -> Scale:
@@ -86,7 +83,7 @@ def _with_few_steps(recipe: Recipe) -> Recipe:
         rate = max(rate, _LEAST_RATE)
     if recipe.model.name == "vgg11" and recipe.optimizer.name == "adam":
         rate = min(rate, _GREATEST_ADAM_RATE)
-    return recipe.override(f"optimizer.lr={rate!r}")
+    return recipe.with_values(optimizer={"lr": rate})
 
 
 SCALES: dict[Size, Scale] = {

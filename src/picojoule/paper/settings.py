@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from picojoule.recipe import Recipe
 
@@ -17,12 +17,21 @@ DATA = {"fashion-mnist": "Fashion-MNIST", "cifar-10": "CIFAR-10", "cifar-100": "
 OPTIMIZERS = {"adam": "Adam", "sgd": "mSGD"}
 
 
-def setting(name: str, *overrides: str) -> Recipe:
-    """
-    >>> setting("resnet18-cifar-10-adam-s3nn", "data.name=cifar-100").classes
+def setting(name: str, /, **values: Any) -> Recipe:
+    """Return one of the paper's settings, with some values changed.
+
+    Args:
+        name: The name of its file in `recipes/paper`, without the ending.
+        **values: What is changed, as `Recipe.with_values` takes it.
+
+    Returns:
+        The recipe.
+
+    >>> setting("resnet18-cifar-10-adam-s3nn", data={"name": "cifar-100"}).classes
     100
     """
-    return _read(name).override(*overrides)
+    recipe = _read(name)
+    return recipe.with_values(**values) if values else recipe
 
 
 @cache  # experiments ask for the same few hundreds of times

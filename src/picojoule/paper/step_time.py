@@ -21,7 +21,7 @@ _TURNS = 2
 
 
 @dataclass(frozen=True)
-class Pace:
+class StepTime:
     """Seconds: a training step of n images takes step + n·image on one core, evaluation shown for each image."""
 
     step: float
@@ -38,7 +38,7 @@ class Pace:
         return epochs * (steps * self.step + images * self.image) + shown * self.shown
 
 
-Paces = Mapping[str, Pace]
+StepTimes = Mapping[str, StepTime]
 """By the name of the model."""
 
 
@@ -88,7 +88,7 @@ class Steps:
         return time.perf_counter() - began
 
 
-def measure(recipe: Recipe) -> Pace:
+def measure(recipe: Recipe) -> StepTime:
     """A quick look, on one core and without a penalty, which adds little: a second or so."""
     with torch.random.fork_rng(devices=[]), threads(1):
         steps = Steps(recipe, _MORE)
@@ -98,4 +98,4 @@ def measure(recipe: Recipe) -> Pace:
             for do in (lambda: steps.train(None, _FEW), lambda: steps.train(None), steps.show)
         )
     image = max(0.0, (more - few) / (_MORE - _FEW))
-    return Pace(step=max(0.0, few - _FEW * image), image=image, shown=shown / _MORE)
+    return StepTime(step=max(0.0, few - _FEW * image), image=image, shown=shown / _MORE)

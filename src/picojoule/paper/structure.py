@@ -10,8 +10,8 @@ import torch
 from picojoule import report, zoo
 from picojoule.io.tables import Cell, Column, Sheet
 from picojoule.neurons.surrogate import SURROGATES
-from picojoule.paper import comparison, reference
-from picojoule.paper.context import Bench, Findings, Work
+from picojoule.paper import comparison, published
+from picojoule.paper.context import Context, Experiment, Results
 from picojoule.paper.notation import DASH, block_notation, notation
 from picojoule.paper.settings import MODELS, OPTIMIZERS, settings
 from picojoule.recipe import Recipe
@@ -25,7 +25,7 @@ def _synapses(model: str, psi: Psi) -> Synapses:
     return trace(net, torch.zeros(1, *net.input_shape), psi=psi)
 
 
-class Structural(Work):
+class Structural(Experiment):
     """The same at every scale."""
 
     scaled = False
@@ -35,10 +35,10 @@ class Structural(Work):
 class Totals(Structural):
     """Ω(1) of each penalty, which for Ω_syn is E_SNN/E_AC if every neuron fires, under every convention for ψ."""
 
-    def findings(self, bench: Bench) -> Findings:
+    def results(self, context: Context) -> Results:
         lines: list[tuple[Cell, ...]] = []
         columns = (Column("model"), Column("term"), Column("ψ"), *comparison.columns("Ω(1)", digits=0))
-        for model, printed in reference.totals().items():
+        for model, printed in published.totals().items():
             counted = {psi: _synapses(model, psi).to_dict()["penalty_at_one"] for psi in get_args(Psi)}
             for term in ("syn", "total", "balance"):
                 shown = "E_SNN/E_AC = Ω_syn" if term == "syn" else f"Ω_{term}"
@@ -46,7 +46,7 @@ class Totals(Structural):
                     paper = printed[term] if psi == "paper" else None
                     numbers = comparison.cells(counted[psi][term], paper, columns[-1])
                     lines.append((MODELS[model], shown, psi if term == "syn" else "any", *numbers))
-        return Findings({"totals": Sheet(columns, tuple(lines))})
+        return Results({"totals": Sheet(columns, tuple(lines))})
 
 
 @dataclass(frozen=True)
@@ -55,23 +55,23 @@ class LayerShares(Structural):
 
     model: str
 
-    def findings(self, bench: Bench) -> Findings:
+    def results(self, context: Context) -> Results:
         synapses = _synapses(self.model, "paper")
         terms = report.shares.terms_at_one(synapses)
         rows = report.shares.share_rows(synapses, terms)
         shares = {(row["layer"], row["term"]): row["share"] for row in rows}
         columns = (Column("layer"), *(Column(f"{term} [%]", 2, 100) for term in terms))
         lines = tuple((name, *(shares[name, term] for term in terms)) for name in synapses)
-        return Findings({"shares": Sheet(columns, lines)}, {"shares": report.figures.penalty_by_layer(rows)})
+        return Results({"shares": Sheet(columns, lines)}, {"shares": report.figures.penalty_by_layer(rows)})
 
 
 @dataclass(frozen=True)
 class Architectures(Structural):
     """The zoo in the paper's notation, and where it is not what the paper prints."""
 
-    def findings(self, bench: Bench) -> Findings:
+    def results(self, context: Context) -> Results:
         ours = {**{name: notation(name) for name in MODELS}, **block_notation()}
-        printed = reference.architectures()
+        printed = published.architectures()
         whole = [(MODELS.get(name, name), layers, printed[name]) for name, layers in ours.items()]
         differing = [
             (MODELS.get(name, name), place, here, there)
@@ -81,7 +81,7 @@ class Architectures(Structural):
             )
             if here != there
         ]
-        return Findings(
+        return Results(
             {
                 "architectures": Sheet((Column("network"), Column("layers"), Column("paper")), tuple(whole)),
                 "differences": Sheet(
@@ -95,12 +95,12 @@ class Architectures(Structural):
 class Hyperparameters(Structural):
     """The recipes of the paper, row by row, beside the table that they come from."""
 
-    def findings(self, bench: Bench) -> Findings:
+    def results(self, context: Context) -> Results:
         recipes: dict[tuple[str, str, str], Recipe] = {
             (r.model.name, r.optimizer.name, r.neuron.surrogate): r for r in settings().values()
         }
         lines: list[tuple[Cell, ...]] = []
-        for row in reference.hyperparameters():
+        for row in published.hyperparameters():
             recipe = recipes[row.model, row.optimizer, row.surrogate]
             ours = _tuned(recipe)
             printed = {key: getattr(row, key) for key in ours}
@@ -109,7 +109,7 @@ class Hyperparameters(Structural):
             same = ours == printed
             lines.append((*line, "the same" if same else f"paper: {', '.join(map(_shown, printed.values()))}"))
         titles = ("model", "optimizer", "surrogate", "learning rate", "λ_WD", "B_BN", "alpha", "tau", "paper")
-        return Findings({"hyperparameters": Sheet(tuple(map(Column, titles)), tuple(lines))})
+        return Results({"hyperparameters": Sheet(tuple(map(Column, titles)), tuple(lines))})
 
 
 def _tuned(recipe: Recipe) -> dict[str, float | bool | None]:

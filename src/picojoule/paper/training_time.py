@@ -11,11 +11,11 @@ import torch
 from picojoule.io.tables import Cell, Column, Sheet
 from picojoule.kernels.allocator import retain_freed_memory
 from picojoule.kernels.thread_count import threads
-from picojoule.paper import comparison, reference
-from picojoule.paper.context import Bench, Findings, Work
+from picojoule.paper import comparison, published
+from picojoule.paper.context import Context, Experiment, Results
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import MODELS, setting
-from picojoule.paper.step_time import Paces, Steps
+from picojoule.paper.step_time import Steps, StepTimes
 from picojoule.penalty import Penalty, PenaltyKind
 
 _BASES = {
@@ -31,26 +31,28 @@ _PENALTIES: dict[str, PenaltyKind | None] = {"none": None, "syn": "syn", "total"
 
 
 @dataclass(frozen=True)
-class TrainingTime(Work):
+class TrainingTime(Experiment):
     """Steps with each penalty and without any, in turn on one network; the median of the ratios of each turn."""
 
-    def seconds_beside(self, scale: Scale, paces: Paces) -> float:
+    def extra_seconds(self, scale: Scale, step_times: StepTimes) -> float:
         images, rounds = _ROUNDS[scale.name]
-        return sum((rounds + 1) * len(_PENALTIES) * (pace.step + images * pace.image) for pace in paces.values())
+        return sum((rounds + 1) * len(_PENALTIES) * (time.step + images * time.image) for time in step_times.values())
 
-    def findings(self, bench: Bench) -> Findings:
-        printed = reference.training_time()
-        images, rounds = _ROUNDS[bench.scale.name]
+    def results(self, context: Context) -> Results:
+        printed = published.training_time()
+        images, rounds = _ROUNDS[context.scale.name]
         lines: list[tuple[Cell, ...]] = []
         for model in MODELS:
-            ratios = bench.kept(f"training-time-{model}-{bench.scale.name}", partial(_ratios, model, images, rounds))
+            ratios = context.kept(
+                f"training-time-{model}-{context.scale.name}", partial(_ratios, model, images, rounds)
+            )
             for penalty in _PENALTIES:
                 paper = printed[penalty] if model == _PRINTED else None
                 shown = "none" if penalty == "none" else f"Ω_{penalty}"
                 lines.append((MODELS[model], shown, *comparison.cells(ratios[penalty], paper, Column(""))))
         columns = (Column("model"), Column("penalty"), *comparison.columns("time / none", digits=3))
         note = f"p = 1, Adam, {rounds} steps of each kind with {images} images, taken in turn on one network."
-        return Findings({"training-time": Sheet(columns, tuple(lines))}, notes=(note,))
+        return Results({"training-time": Sheet(columns, tuple(lines))}, notes=(note,))
 
 
 def _ratios(model: str, images: int, rounds: int) -> dict[str, float]:

@@ -12,10 +12,11 @@ import tomli_w
 from pydantic import ValidationError
 
 from picojoule.errors import PicojouleError
+from picojoule.recipe.changes import apply_overrides, apply_values
 from picojoule.recipe.checks import check
 from picojoule.recipe.messages import explain
 from picojoule.recipe.sections import Content, PenaltySection
-from picojoule.recipe.toml import named, overridden, parse, read
+from picojoule.recipe.toml import named, parse, read
 
 
 class Recipe(Content):
@@ -41,19 +42,86 @@ class Recipe(Content):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *overrides: str) -> Recipe:
-        """Read a TOML file; each override is ``section.key=value``, the value as in TOML or a bare word."""
+        """Read a recipe from a TOML file.
+
+        Args:
+            path: The file.
+            *overrides: Changes, each ``section.key=value``, the value as in TOML or a bare word.
+
+        Returns:
+            The recipe, complete and checked.
+
+        Raises:
+            PicojouleError: If the file cannot be read or is not a valid recipe; the message names the file.
+        """
         text = read(path)
         with named(path, overrides):
             return cls.loads(text, *overrides)
 
     @classmethod
     def loads(cls, text: str, *overrides: str) -> Recipe:
-        """The same from TOML text."""
-        return cls(**overridden(parse(text), overrides))
+        """Read a recipe from TOML text.
+
+        Args:
+            text: The recipe as TOML.
+            *overrides: Changes, each ``section.key=value``.
+
+        Returns:
+            The recipe, complete and checked.
+
+        Raises:
+            PicojouleError: If it is not a valid recipe.
+
+        >>> Recipe.loads('model.name = "cnn7"', "data.name=fashion-mnist").data.pad
+        2
+        """
+        return cls(**apply_overrides(parse(text), overrides))
 
     def override(self, *overrides: str) -> Recipe:
-        """The recipe with some values changed; what was never given is filled in afresh (``data.pad``)."""
-        return type(self)(**overridden(self.model_dump(exclude_unset=True), overrides))
+        """Return the recipe with some values changed, given as on the command line.
+
+        What was never given is filled in afresh: another data set brings its own ``data.pad``.
+
+        Args:
+            *overrides: Changes, each ``section.key=value``, the value as in TOML or a bare word.
+
+        Returns:
+            The changed recipe.
+
+        Raises:
+            PicojouleError: If an override is not valid, or the changed keys do not go together.
+
+        >>> recipe = Recipe.loads('model.name = "cnn7"', "data.name=digits")
+        >>> recipe.override("penalty.strength=64").penalty.strength
+        64.0
+        """
+        return type(self)(**apply_overrides(self.model_dump(exclude_unset=True), overrides))
+
+    def with_values(self, /, **values: Any) -> Recipe:
+        """Return the recipe with some values changed, given as Python values.
+
+        It equals, digest and name included, what `override` makes of the same values written as strings. What was
+        never given is filled in afresh.
+
+        Args:
+            **values: For each section that changes a mapping of its keys to values; ``seed`` as a whole number.
+                None leaves an optional key out.
+
+        Returns:
+            The changed recipe.
+
+        Raises:
+            PicojouleError: If a key does not exist, a value is not allowed, or the changed keys do not go together.
+
+        >>> recipe = Recipe.loads('model.name = "cnn7"', "data.name=digits")
+        >>> varied = recipe.with_values(penalty={"strength": 64}, seed=3)
+        >>> varied.name == recipe.override("penalty.strength=64", "seed=3").name
+        True
+        >>> recipe.with_values(penalty={"strenght": 64})
+        Traceback (most recent call last):
+        picojoule.PicojouleError: there is no key penalty.strenght: did you mean penalty.strength?
+        """
+        return type(self)(**apply_values(self.model_dump(exclude_unset=True), values))
 
     def to_dict(self) -> dict[str, Any]:
         """Every value, in plain types, also those that were filled in."""

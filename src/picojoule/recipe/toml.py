@@ -1,4 +1,4 @@
-"""Recipes as TOML text: files, overrides, and one key at a time."""
+"""Recipes as TOML text: reading a file, parsing it, and naming it in a mistake that was found in it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic.fields import FieldInfo
-
 from picojoule.errors import PicojouleError, a_path
 from picojoule.io import files
-from picojoule.recipe.keys import KEYS, SECTIONS, keys_of, takes_text
-from picojoule.recipe.messages import no_such_key, not_a_section
 from picojoule.recipe.phrases import either, plain
 
 if sys.version_info >= (3, 11):
@@ -98,46 +94,3 @@ def _check_depth(content: Any) -> None:
         if not level:
             return
     raise RecursionError
-
-
-def overridden(content: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """The tables of a recipe with each ``section.key=value`` put in."""
-    for override in overrides:
-        if not isinstance(override, str):
-            raise PicojouleError(f"{override!r} is not an override: write it as a string, as in 'penalty.strength=64'")
-        key, equals, text = override.partition("=")
-        key = key.strip()
-        if not equals:
-            raise PicojouleError(f"{override!r} is not an override: write section.key=value, as in penalty.strength=64")
-        field = _field(key)
-        put(content, key, _value(text.strip(), wants_text=takes_text(field)))
-    return content
-
-
-def put(content: dict[str, Any], key: str, value: Any) -> None:
-    """Set one key in the tables of a recipe."""
-    _field(key)
-    section, _, leaf = key.rpartition(".")
-    values = content.setdefault(section, {}) if section else content
-    if not isinstance(values, dict):
-        raise PicojouleError(not_a_section(section, values))
-    values[leaf] = value
-
-
-def _field(key: str) -> FieldInfo:
-    if key in SECTIONS:
-        raise PicojouleError(f"{key} is a section: set one of its keys, {either(keys_of(key))}")
-    if key not in KEYS:
-        raise PicojouleError(no_such_key(key))
-    return KEYS[key]
-
-
-def _value(text: str, wants_text: bool) -> Any:
-    try:
-        parsed = tomllib.loads(f"value = {text}")
-    except (ValueError, RecursionError):
-        return text
-    # A line break in the text could have started another key.
-    if parsed.keys() != {"value"} or (wants_text and not isinstance(parsed["value"], str)):
-        return text
-    return parsed["value"]

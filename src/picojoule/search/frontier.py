@@ -101,15 +101,12 @@ def recipes(recipe: Recipe, plan: Plan | None = None) -> tuple[Recipe, ...]:
     for k in range(1, plan.points):
         strength = plan.first * plan.ratio ** (k - 1)
         passed = (k - 1) / max(plan.points - 2, 1) if plan.schedule != "restarts" else 0.0
-        rises = [f"penalty.rise_from={chain[-1].penalty.strength!r}"] if plan.schedule == "ramp" else []
+        rise_from = chain[-1].penalty.strength if plan.schedule == "ramp" else None
         chain.append(
-            recipe.unpenalised.override(
-                f"penalty.strength={strength!r}",
-                "penalty.schedule=constant",
-                *rises,
-                f"optimizer.lr={recipe.optimizer.lr * (0.5 - 0.4 * passed)!r}",
-                f"training.epochs={stretch}",
-                f"training.start_from={chain[-1].name}",
+            recipe.unpenalised.with_values(
+                penalty={"strength": strength, "schedule": "constant", "rise_from": rise_from},
+                optimizer={"lr": recipe.optimizer.lr * (0.5 - 0.4 * passed)},
+                training={"epochs": stretch, "start_from": chain[-1].name},
             )
         )
     return tuple(chain)

@@ -2,84 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from picojoule.runs.checkpoint import Checkpoint
 from picojoule.runs.evaluate import gathered
-from picojoule.runs.folder import Run
 from picojoule.runs.model import load_weights
-from picojoule.training.budget.controller import Steering
+from picojoule.training.budget.controller import BudgetController
 from picojoule.training.budget.guard import Guard
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
+from picojoule.training.objective import EpochSums
+from picojoule.training.process import Learner, RunProcess
 
 
 @dataclass
+class Progress:
+    """How far a run has come.
+
+    Attributes:
+        epoch: The epoch under way, or the next one.
+        batch: Batches of it that are done.
+        sums: Sums over these batches, in this process.
+        metrics: The lines of `metrics.jsonl` for the epochs before it.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    sums: EpochSums = field(default_factory=EpochSums)
+    metrics: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Checkpoints:
-    """Those of one process in one run."""
+    """The checkpoints of one run, as one of its processes writes and reads them.
 
-    fabric: Fabric
-    run: Run
-    model: nn.Module
-    optimizer: Any
+    Attributes:
+        process: This process of the run.
+        learner: The network and its optimiser.
+        guard: The guard of the firing rates, if there is one.
+        controller: The budget's controller, if there is a budget.
+    """
+
+    process: RunProcess
+    learner: Learner
     guard: Guard | None
-    steering: Steering | None
+    controller: BudgetController | None
 
-    def write(self, epoch: int, batch: int, sums: list[float], metrics: list[dict[str, Any]]) -> None:
+    def write(self, progress: Progress) -> None:
+        """Write a checkpoint; every process has to call this.
+
+        Args:
+            progress: How far the run has come.
+        """
+        fabric = self.process.fabric
         each = {
-            "sums": gathered(self.fabric, torch.tensor(sums, dtype=torch.float64)),
-            "random": gathered(self.fabric, torch.get_rng_state()),
+            "sums": gathered(fabric, progress.sums.to_tensor()),
+            "random": gathered(fabric, torch.get_rng_state()),
         }
-        if self.fabric.device.type == "cuda":
-            each["random_cuda"] = gathered(self.fabric, torch.cuda.get_rng_state(self.fabric.device))
-        if self.fabric.global_rank != 0:
+        if fabric.device.type == "cuda":
+            each["random_cuda"] = gathered(fabric, torch.cuda.get_rng_state(fabric.device))
+        if not self.process.is_first:
             return
-        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
-        for index, state in self.optimizer.state_dict()["state"].items():
+        tensors = {f"model.{name}": tensor for name, tensor in self.learner.model.state_dict().items()}
+        for index, state in self.learner.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items() if isinstance(value, Tensor)}
-        notes: dict[str, Any] = {"metrics": metrics}
-        if self.steering is not None:
-            kept = self.steering.kept
-            tensors |= {f"kept.{name}": tensor for name, tensor in kept.weights.items()}
-            notes |= {"budget": self.steering.budget.state_dict(), "kept": kept.state_dict()}
+        notes: dict[str, Any] = {"metrics": progress.metrics}
+        if self.controller is not None:  # "kept" is the selection's name on disk
+            selection = self.controller.selection
+            tensors |= {f"kept.{name}": tensor for name, tensor in selection.weights.items()}
+            notes |= {"budget": self.controller.budget.state_dict(), "kept": selection.state_dict()}
         if self.guard is not None:
             notes["guard"] = self.guard.state_dict()
-        self.run.write_checkpoint(Checkpoint(epoch, batch, {**tensors, **each}, notes))
+        self.process.run.write_checkpoint(Checkpoint(progress.epoch, progress.batch, {**tensors, **each}, notes))
 
-    def resume(self, say: Callable[[str], None]) -> tuple[int, int, list[float], list[dict[str, Any]]]:
-        """Epoch and batch to go on from, the sums of the epoch so far, and the metrics of those before it."""
-        checkpoint = self.run.last_checkpoint(say)
+    def resume(self) -> Progress:
+        """Put everything back as it was when the last good checkpoint was written.
+
+        Returns:
+            How far the run had come; the very beginning where there is no checkpoint.
+
+        Raises:
+            PicojouleError: If the checkpoint's weights are those of another network.
+        """
+        process, fabric = self.process, self.process.fabric
+        checkpoint = process.run.last_checkpoint(process.say)
         if checkpoint is None:
-            return 0, 0, [0.0] * 4, []
+            return Progress()
         tensors = checkpoint.tensors
-        load_weights(self.model, _below("model.", tensors), f"the checkpoint's weights in {self.run.path}")
+        where = f"the checkpoint's weights in {process.run.path}"
+        load_weights(self.learner.model, _below("model.", tensors), where)
         self._restore_optimizer(tensors)
-        if self.steering is not None:
-            self.steering.budget.load_state_dict(checkpoint.notes["budget"])
-            self.steering.kept.load_state_dict(checkpoint.notes["kept"], _below("kept.", tensors))
+        if self.controller is not None:
+            self.controller.budget.load_state_dict(checkpoint.notes["budget"])
+            self.controller.selection.load_state_dict(checkpoint.notes["kept"], _below("kept.", tensors))
         if self.guard is not None:
             self.guard.load_state_dict(checkpoint.notes["guard"])
-        rank, world, processes = self.fabric.global_rank, self.fabric.world_size, len(tensors["random"])
+        rank, world, processes = fabric.global_rank, fabric.world_size, len(tensors["random"])
         if processes != world:
-            say(
+            process.say(
                 f"the run was begun with {processes} and goes on with {world} processes: "
                 "it will not end with the same bits as with one number throughout"
             )
         # Copies, because torch reads a view of a row as if it began where the whole tensor does.
         torch.set_rng_state(tensors["random"][rank % processes].clone())
-        if "random_cuda" in tensors and self.fabric.device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["random_cuda"][rank % processes].clone(), self.fabric.device)
-        sums = tensors["sums"][rank::world].sum(0).tolist()  # each its own, or whatever adds up to the same
-        return checkpoint.epoch, checkpoint.batch, sums, checkpoint.notes["metrics"]
+        if "random_cuda" in tensors and fabric.device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["random_cuda"][rank % processes].clone(), fabric.device)
+        # Each process its own, or with another number of them whatever adds up to the same.
+        sums = EpochSums.from_tensor(tensors["sums"][rank::world].sum(0))
+        return Progress(checkpoint.epoch, checkpoint.batch, sums, checkpoint.notes["metrics"])
 
     def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        """Give the optimiser the state that a checkpoint holds."""
+        optimizer = self.learner.optimizer
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith("optimizer."):
@@ -88,9 +125,9 @@ class Checkpoints:
                 # The layout in memory is part of what makes sums come out bit for bit the same.
                 laid_out = torch.empty_like(like).copy_(tensor) if tensor.shape == like.shape else tensor
                 state.setdefault(int(index), {})[key] = laid_out
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Take the tensors whose names begin with a prefix, under the rest of their names."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

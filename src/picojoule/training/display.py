@@ -16,7 +16,7 @@ from picojoule.io.tables import visible
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 
-REDRAWN = 0.1
+REDRAW_SECONDS = 0.1
 """Seconds between two drawings of a bar or a table, which is then as smooth as it need be.
 
 They are drawn by whoever has news, for Rich would start a thread in the main thread, and that does not survive an
@@ -24,10 +24,10 @@ exception from a signal's handler (see `background`).
 """
 
 
-class Rhythm:
+class Throttle:
     """Says whether something is due that is to happen at most once in so many seconds."""
 
-    def __init__(self, seconds: float = REDRAWN) -> None:
+    def __init__(self, seconds: float = REDRAW_SECONDS) -> None:
         self._seconds = seconds
         self._next = 0.0
 
@@ -47,7 +47,7 @@ class Display:
         self._progress: Progress | None = None
         self._task = TaskID(0)
         self._batches = 1
-        self._redrawing = Rhythm()
+        self._redrawing = Throttle()
         self._first_joules: float | None = None
 
     def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:

@@ -1,4 +1,4 @@
-"""Starting a run: its folder, its device or devices, its processes. The loop itself is in `training`."""
+"""Starting a run: its folder, its device or devices, its processes. The loop itself is in `loop`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 import torch.distributed
 from torch.multiprocessing.spawn import ProcessException
 
+from picojoule.data import Data
 from picojoule.errors import PicojouleError, a_path
 from picojoule.io.signals import Interrupted, stop_signals
 from picojoule.kernels.allocator import retain_freed_memory
@@ -22,8 +23,9 @@ from picojoule.kernels.torch_private import cpu_has_bfloat16
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 from picojoule.runs.verdict import missed
+from picojoule.training.process import RunProcess
 from picojoule.training.reference import reference_figure
-from picojoule.training.reporters import Log, Reporter
+from picojoule.training.reporters import LogReporter, Reporter
 from picojoule.training.setup import train
 
 if TYPE_CHECKING:
@@ -39,21 +41,46 @@ def fit(
     devices: int = 1,
     wait: bool = False,
 ) -> Run:
-    """Train one network; resumes if interrupted, returns at once if finished.
+    """Train one network; the same call resumes an interrupted run and returns a finished one at once.
 
-    The run's folder is `into/<recipe.name>`. With several devices the batch of the recipe is shared out among them
-    (DDP). What a run has to say (a silent layer, a damaged checkpoint; a missed budget also when it is finished) goes
-    to the reporters, or to the log where there are none. A run that another process is training is refused
-    (`record.Busy`), or with `wait` waited for.
+    The run's folder is `into/<recipe.name>`. On CPU a resumed run ends with the same bits as one that was never
+    interrupted. Remarks (a silent layer, a damaged checkpoint; a missed budget also when the run is finished) go to the
+    reporters, or to the log "picojoule" where there are none.
+
+    Args:
+        recipe: What is trained.
+        into: The folder of runs.
+        reporters: Who is told how it goes: a progress display, TensorBoard.
+        accelerator: "auto", "cpu", "cuda" or "mps".
+        devices: How many devices share each batch of the recipe (DDP).
+        wait: Whether to wait for another process that is training the run.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        Busy: If another process is training the run, and `wait` is false.
+        Interrupted: If the process was told to stop (SIGINT, SIGTERM); a checkpoint is written.
+        PicojouleError: If the recipe cannot be trained here, or training diverged.
+
+    >>> import tempfile
+    >>> recipe = Recipe(
+    ...     model={"name": "cnn7"},
+    ...     data={"name": "digits", "limit": 10, "limit_validation": 10, "limit_test": 10},
+    ...     training={"epochs": 1, "batch_size": 10},
+    ... )
+    >>> run = fit(recipe, into=tempfile.mkdtemp(), accelerator="cpu")
+    >>> run.finished, run.path.name == recipe.name
+    (True, True)
     """
     if not isinstance(recipe, Recipe):
         raise PicojouleError(f"fit needs a Recipe, not {type(recipe).__name__}: Recipe.load reads one from a file")
     run = Run.of(recipe, a_path("the folder of runs", into))
-    if _is_done(run, recipe, reporters):
-        return run
+    if is_finished(recipe, into):
+        return _returned(run, reporters)
     for key, name in recipe.needs.items():
         run.beside(name, key)
-    reference_figure(run, recipe)  # refused before anything is written, if it cannot be compared
+    reference = reference_figure(run, recipe)  # refused before anything is written, if it cannot be compared
     fabric = _fabric(recipe, accelerator, devices)  # so is a device that is not there
     data = recipe.data.load()
     with (
@@ -62,9 +89,9 @@ def fit(
         threads(recipe.training.threads),
         retain_freed_memory(),
     ):
-        if _is_done(run, recipe, reporters):  # by another process, while this one loaded the data or waited
-            return run
-        start = partial(train, run=run, recipe=recipe, data=data, reporters=tuple(reporters))
+        if is_finished(recipe, into):  # by another process, while this one loaded the data or waited
+            return _returned(run, reporters)
+        start = partial(_train, run=run, recipe=recipe, data=data, reporters=tuple(reporters), reference=reference)
         if devices > 1:
             _launch(fabric, start)
         else:
@@ -72,26 +99,58 @@ def fit(
     return run
 
 
-def _is_done(run: Run, recipe: Recipe, reporters: Sequence[Reporter]) -> bool:
+def is_finished(recipe: Recipe, into: str | os.PathLike[str] = "runs") -> bool:
+    """Return whether `fit` has nothing to do: the run is finished, and its folder can be used.
+
+    Args:
+        recipe: What would be trained.
+        into: The folder of runs.
+
+    Returns:
+        True for a finished run, False for one that is not there or not finished.
+
+    Raises:
+        PicojouleError: If the run is finished, but its recipe is another one or its result cannot be read.
+
+    >>> is_finished(Recipe(model={"name": "cnn7"}, data={"name": "digits"}), "no-such-folder")
+    False
+    """
+    run = Run.of(recipe, into)
     if not run.finished:
         return False
     run.check_recipe(recipe)
-    shortfall = missed(run)  # the result must be readable
+    _ = run.result  # reading it checks it
+    return True
+
+
+def _returned(run: Run, reporters: Sequence[Reporter]) -> Run:
+    """Return a finished run, with a remark if it missed its budget."""
+    shortfall = missed(run)
     if shortfall is not None:
-        for reporter in reporters or (Log(),):
+        for reporter in reporters or (LogReporter(),):
             reporter.say(shortfall)
     run.remove_checkpoints()  # left by a process that was killed in its last moment
-    return True
+    return run
+
+
+def _train(
+    fabric: Fabric, run: Run, recipe: Recipe, data: Data, reporters: tuple[Reporter, ...], reference: float | None
+) -> None:
+    """Train in this process, of which only the first one reports."""
+    told = (reporters or (LogReporter(),)) if fabric.global_rank == 0 else ()
+    train(RunProcess(fabric, run, recipe, data, told, reference))
 
 
 @contextmanager
 def _untouched_random_state(accelerator: str) -> Iterator[None]:
+    """Give the caller's random state back after the block."""
     devices = range(torch.cuda.device_count()) if accelerator != "cpu" else ()
     with torch.random.fork_rng(devices):
         yield
 
 
 def _fabric(recipe: Recipe, accelerator: str, devices: int) -> Fabric:
+    """Choose devices and precision, or refuse what this machine does not have."""
     from lightning_fabric import Fabric  # takes a second to import, and only training needs it
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 
@@ -113,7 +172,7 @@ def _fabric(recipe: Recipe, accelerator: str, devices: int) -> Fabric:
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Warnings of that logger and what is worse, for a while."""
+    """Keep a logger at warnings and above, as long as the block lasts."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -127,15 +186,16 @@ def _quiet(name: str) -> Iterator[None]:
 
 
 def _launch(fabric: Fabric, train: Callable[[Fabric], None]) -> None:
-    """Train in one process a device; what ends one of them is raised here as what it was."""
+    """Train in one process per device, and raise the error that ended one of them."""
     problems = multiprocessing.get_context("spawn").SimpleQueue()
     others = set(multiprocessing.active_children())
 
-    def tell_them() -> None:
+    def stop_processes() -> None:
+        """Send every process of the run the signal on which it writes a checkpoint."""
         for child in set(multiprocessing.active_children()) - others:
-            child.terminate()  # a signal like any other to them: they write a checkpoint
+            child.terminate()
 
-    with stop_signals(tell_them) as stop:
+    with stop_signals(stop_processes) as stop:
         try:
             fabric.launch(partial(_in_process, train=train, problems=problems))
         except ProcessException:
@@ -147,6 +207,7 @@ def _launch(fabric: Fabric, train: Callable[[Fabric], None]) -> None:
 
 
 def _in_process(fabric: Fabric, train: Callable[[Fabric], None], problems: Any) -> None:
+    """Train in a process of its own, and send the error that ended it to the first."""
     try:
         train(fabric)
     except (PicojouleError, Interrupted) as problem:
@@ -157,12 +218,14 @@ def _in_process(fabric: Fabric, train: Callable[[Fabric], None], problems: Any) 
 
 
 def _precision(recipe: Recipe, accelerator: str) -> str:
+    """Return Fabric's name of the precision that the recipe asks for."""
     if recipe.training.precision == "bf16-mixed":
         return "bf16-mixed"
     return "bf16-mixed" if recipe.training.precision == "auto" and _native_bfloat16(accelerator) else "32-true"
 
 
 def _native_bfloat16(accelerator: str) -> bool:
+    """Return whether the device computes in bfloat16 by itself."""
     if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available():

@@ -1,216 +1,202 @@
-"""The loop: epochs of batches, what is measured after each, and the result at the end."""
+"""The training loop: epochs of batches, what is measured after each, and the result at the end."""
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed
-from torch import nn
 
-from picojoule.data import Batches, Data, RandAugment
+from picojoule.data import Batches, RandAugment
 from picojoule.errors import PicojouleError
 from picojoule.io.signals import Interrupted, Stop
-from picojoule.penalty import Penalty, TargetPenalty
-from picojoule.recipe import Recipe
 from picojoule.runs.evaluate import Evaluation, Split, measure, summed
-from picojoule.runs.folder import Run
 from picojoule.runs.metadata import circumstances
 from picojoule.runs.verdict import verdict
-from picojoule.synapses.table import Synapses
-from picojoule.training.budget.budget import Budget
-from picojoule.training.budget.controller import Steering
-from picojoule.training.budget.guard import Guard
-from picojoule.training.checkpoints import Checkpoints
-from picojoule.training.distributed import agreed
-from picojoule.training.objective import Objective
-from picojoule.training.reference import reference_figure
-from picojoule.training.reporters import Reporter, say
-from picojoule.training.schedules import pace, scheduled_strength
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
+from picojoule.training.budget.controller import BudgetController
+from picojoule.training.checkpoints import Checkpoints, Progress
+from picojoule.training.distributed import all_reduced
+from picojoule.training.objective import EpochSums, Objective, guard_of
+from picojoule.training.process import Learner, RunProcess
+from picojoule.training.schedules import cosine_share, scheduled_strength
 
 
-@dataclass
 class Training:
-    """The state of one process in one run."""
+    """The training of one network, as one process of its run sees it.
 
-    fabric: Fabric
-    run: Run
-    recipe: Recipe
-    data: Data
-    reporters: tuple[Reporter, ...]
-    model: nn.Module
-    wrapped: nn.Module
-    optimizer: Any
-    penalty: Penalty | TargetPenalty | None
-    synapses: Synapses | None
-    guard: Guard | None
-    batches: Batches = field(init=False)
-    objective: Objective = field(init=False)
-    steering: Steering | None = field(init=False)
-    """Where there is a budget."""
-    checkpoints: Checkpoints = field(init=False)
-    validated: Evaluation | None = None
-    """The network as it was measured after its latest epoch."""
+    Args:
+        process: This process of the run.
+        learner: The network and what trains it.
+    """
 
-    def __post_init__(self) -> None:
-        recipe, fabric = self.recipe, self.fabric
-        augment = RandAugment(recipe.data.randaugment_n, recipe.data.randaugment_m) if recipe.data.augment else None
-        self.batches = Batches(
-            self.data.train.to(fabric.device),
-            recipe.training.batch_size,
-            self.data.normalization if recipe.data.normalize else None,
-            seed=recipe.seed,
-            augment=augment,
-            device=fabric.device,
-            rank=fabric.global_rank,
-            world_size=fabric.world_size,
-        )
-        self.objective = Objective(self.wrapped, recipe.neuron.steps, self.penalty, self.guard)
-        self.steering = self._steering()
-        self.checkpoints = Checkpoints(fabric, self.run, self.model, self.optimizer, self.guard, self.steering)
-
-    def _steering(self) -> Steering | None:
-        recipe = self.recipe
-        if recipe.penalty.budget is None:
-            return None
-        assert self.penalty is not None  # a budget is one of spikes
-        assert self.synapses is not None
-        reference = reference_figure(self.run, recipe)
-        budget = Budget(recipe.penalty.budget, recipe.training.epochs, len(self.batches), reference)
-        return Steering(self.fabric, self.run, recipe, self.data, self.model, self.penalty, self.synapses, budget)
+    def __init__(self, process: RunProcess, learner: Learner) -> None:
+        recipe = process.recipe
+        self._process, self._learner = process, learner
+        self._batches = _training_batches(process)
+        self._guard = guard_of(recipe, learner.penalty)
+        self._objective = Objective(learner, recipe.neuron.steps, self._guard)
+        self._controller = BudgetController.of(process, learner, len(self._batches))
+        self._checkpoints = Checkpoints(process, learner, self._guard, self._controller)
+        self._validation: Evaluation | None = None
+        """The network as it was measured after its latest epoch."""
 
     def go(self, stop: Stop) -> None:
-        recipe, fabric = self.recipe, self.fabric
-        first, start, sums, metrics = self.checkpoints.resume(lambda text: say(self.reporters, text))
-        if fabric.global_rank == 0:
-            self.run.write_metrics(metrics)  # without what the checkpoint does not cover
-        for reporter in self.reporters:
-            reporter.begin(self.run, recipe, len(self.batches), first, start)
-        for epoch in range(first, recipe.training.epochs):
+        """Train from the last checkpoint, or from the start, and write the result.
+
+        Args:
+            stop: Asked after every batch whether the run is to stop.
+
+        Raises:
+            Interrupted: If it is to stop; a checkpoint is written.
+            PicojouleError: If the loss or the weights became infinite or NaN.
+        """
+        process, recipe = self._process, self._process.recipe
+        progress = self._checkpoints.resume()
+        if process.is_first:
+            process.run.write_metrics(progress.metrics)  # without what the checkpoint does not cover
+        for reporter in process.reporters:
+            reporter.begin(process.run, recipe, len(self._batches), progress.epoch, progress.batch)
+        for epoch in range(progress.epoch, recipe.training.epochs):
             began = time.monotonic()
-            for group in self.optimizer.param_groups:
-                group["lr"] = recipe.optimizer.lr * pace(epoch, recipe.training.epochs)
-            sums = self._epoch(epoch, start, sums, metrics, stop)
+            for group in self._learner.optimizer.param_groups:
+                group["lr"] = recipe.optimizer.lr * cosine_share(epoch, recipe.training.epochs)
+            self._train_epoch(progress, stop)
             self._check_weights(epoch)
-            start = 0
-            metrics.append(self._epoch_metrics(epoch, sums, time.monotonic() - began))
-            sums = [0.0] * 4
-            if fabric.global_rank == 0:
-                self.run.write_metrics(metrics)
-            self.checkpoints.write(epoch + 1, 0, sums, metrics)
-            for reporter in self.reporters:
-                reporter.epoch(metrics[-1])
-            if agreed(fabric, stop.requested)[0]:
+            entry = self._epoch_metrics(epoch, progress.sums, time.monotonic() - began)
+            progress = Progress(epoch + 1, metrics=[*progress.metrics, entry])
+            if process.is_first:
+                process.run.write_metrics(progress.metrics)
+            self._checkpoints.write(progress)
+            for reporter in process.reporters:
+                reporter.epoch(entry)
+            if all_reduced(process.fabric, stop.requested)[0]:
                 raise Interrupted(f"stopped after epoch {epoch + 1}; the same command goes on from there")
         self._finish()
 
-    def _epoch(
-        self, epoch: int, start: int, sums: list[float], metrics: list[dict[str, Any]], stop: Stop
-    ) -> list[float]:
-        self.model.train()
-        for number, (images, labels) in enumerate(self.batches.epoch(epoch, start), start):
+    def _train_epoch(self, progress: Progress, stop: Stop) -> None:
+        """Train on the batches of an epoch that are not done yet, and note them in the progress."""
+        process, learner, epoch = self._process, self._learner, progress.epoch
+        fabric = process.fabric
+        learner.model.train()
+        for number, (images, labels) in enumerate(self._batches.epoch(epoch, progress.batch), progress.batch):
             images = images.contiguous(memory_format=torch.channels_last)
-            loss, terms, rates = self.objective.of(images, labels, self._strength(epoch, number))
-            stopping, total_loss, *rates = agreed(self.fabric, stop.requested, loss.item(), *rates)
+            result = self._objective.evaluate(images, labels, self._strength(epoch, number))
+            stopping, total_loss, *rates = all_reduced(fabric, stop.requested, result.loss.item(), *result.rates)
             if not math.isfinite(total_loss):
                 raise self._diverged(f"the loss became {total_loss} in epoch {epoch + 1}, batch {number + 1}")
-            self.optimizer.zero_grad()
-            self.fabric.backward(loss)
-            self.optimizer.step()
-            if self.guard is not None:
-                self.guard.observe([rate / self.fabric.world_size for rate in rates])
-            if self.steering is not None:
-                self.steering.steer(epoch, number)
-            sums = [total + term for total, term in zip(sums, terms, strict=True)]
-            for reporter in self.reporters:
-                reporter.step(epoch, number + 1, sums[1] / sums[0], sums[2] / sums[0])
+            learner.optimizer.zero_grad()
+            fabric.backward(result.loss)
+            learner.optimizer.step()
+            if self._guard is not None:
+                self._guard.observe([rate / fabric.world_size for rate in rates])
+            if self._controller is not None:
+                self._controller.after_batch(epoch, number)
+            progress.batch, progress.sums = number + 1, progress.sums + result.sums
+            for reporter in process.reporters:
+                reporter.step(epoch, number + 1, progress.sums.loss, progress.sums.accuracy)
             if stopping:
                 self._check_weights(epoch)
-                self.checkpoints.write(epoch, number + 1, sums, metrics)
+                self._checkpoints.write(progress)
                 raise Interrupted(
                     f"stopped in epoch {epoch + 1} after batch {number + 1}; the same command goes on from there"
                 )
-        return sums
 
     def _strength(self, epoch: int, batch: int) -> float:
-        """λ for a batch."""
-        if self.steering is not None:
-            return self.steering.budget.strength
-        return scheduled_strength(self.recipe, epoch, batch, len(self.batches))
+        """Return λ for a batch: the budget's, or that of the schedule."""
+        if self._controller is not None:
+            return self._controller.budget.strength
+        return scheduled_strength(self._process.recipe, epoch, batch, len(self._batches))
 
-    def _epoch_metrics(self, epoch: int, sums: list[float], seconds: float) -> dict[str, Any]:
-        if self.steering is not None:
-            self.steering.settle()
-        if self.fabric.world_size > 1:
-            sums = summed(self.fabric, torch.tensor(sums, dtype=torch.float64)).tolist()
-            for buffer in self.model.buffers():  # batch norm's: one network is measured, the first process's
+    def _epoch_metrics(self, epoch: int, sums: EpochSums, seconds: float) -> dict[str, Any]:
+        """Measure the network after an epoch and return the epoch's line of `metrics.jsonl`."""
+        if self._controller is not None:
+            self._controller.refresh_batch_norm()
+        if self._process.fabric.world_size > 1:
+            sums = EpochSums.from_tensor(summed(self._process.fabric, sums.to_tensor()))
+            for buffer in self._learner.model.buffers():  # batch norm's: one network is measured, the first process's
                 torch.distributed.broadcast(buffer, 0)
-        samples, entropy, right, omega = sums
-        strength = self._strength(epoch, len(self.batches) - 1)
-        validation = self.validated = self._measure("validation")
+        strength = self._strength(epoch, len(self._batches) - 1)
+        validation = self._validation = self._measure("validation")
         energy = validation.energy
-        if self.steering is not None:
-            self.steering.judge(epoch, validation)
+        if self._controller is not None:
+            self._controller.after_epoch(epoch, validation)
         for layer in energy.layers if energy is not None else ():
             if layer.rate == 0:
-                say(
-                    self.reporters,
+                self._process.say(
                     f"the layer {layer.name} has fallen silent: no spike on the whole validation set (epoch "
-                    f"{epoch + 1})",
+                    f"{epoch + 1})"
                 )
         return {
             "epoch": epoch,
-            "train_loss": entropy / samples,
-            "train_accuracy": right / samples,
-            "train_penalty": omega / samples if self.penalty is not None else None,
+            "train_loss": sums.loss,
+            "train_accuracy": sums.accuracy,
+            "train_penalty": sums.penalty / sums.samples if self._learner.penalty is not None else None,
             "validation_loss": validation.loss,
             "validation_accuracy": validation.accuracy,
             "joules": energy.joules if energy is not None else None,
             "rate_mean": energy.rate_mean if energy is not None else None,
             "dead_rate": energy.dead_rate if energy is not None else None,
             "layers": [layer.to_dict() for layer in energy.layers] if energy is not None else [],
-            "lr": self.optimizer.param_groups[0]["lr"],
+            "lr": self._learner.optimizer.param_groups[0]["lr"],
             "strength": strength,
-            "target_joules": self.steering.budget.wanted(epoch) if self.steering is not None else None,
+            "target_joules": self._controller.budget.wanted_joules(epoch) if self._controller is not None else None,
             "seconds": seconds,
         }
 
     def _finish(self) -> None:
+        """Measure the network that is the run's, and write its weights and its result."""
+        process = self._process
         outcome: dict[str, Any] = {}
-        if self.steering is not None:
-            held = self.guard.holding if self.guard is not None else []
-            another, outcome = self.steering.end(held, lambda text: say(self.reporters, text))
-            self.validated = None if another else self.validated
-        validation = self.validated or self._measure("validation")  # again where the run was resumed at its very end
+        if self._controller is not None:
+            another, outcome = self._controller.finish(self._guard.holding if self._guard is not None else [])
+            self._validation = None if another else self._validation
+        validation = self._validation or self._measure("validation")  # again where a run was resumed at its very end
         results = {"test": self._measure("test").to_dict(), "validation": validation.to_dict(), **outcome}
-        if self.fabric.global_rank != 0:
+        if not process.is_first:
             return
-        results |= circumstances(self.recipe, self.fabric)
-        self.run.write_weights(self.model.state_dict())
-        self.run.write_result(results)
+        results |= circumstances(process.recipe, process.fabric)
+        process.run.write_weights(self._learner.model.state_dict())
+        process.run.write_result(results)
         said = verdict(results)
         if said is not None:
-            say(self.reporters, said)
+            process.say(said)
 
     def _measure(self, split: Split) -> Evaluation:
-        measured = measure(self.model, self.recipe, self.data, split, self.synapses, self.fabric)
+        """Evaluate the network on one split, over all processes."""
+        process = self._process
+        synapses, model = self._learner.synapses, self._learner.model
+        measured = measure(model, process.recipe, process.data, split, synapses, process.fabric)
         if not math.isfinite(measured.loss):
             raise self._diverged(f"the {split} loss became {measured.loss}")
         return measured
 
     def _check_weights(self, epoch: int) -> None:
-        """A potential that is NaN does not fire, so NaN weights need not show in the loss."""
-        for name, parameter in self.model.named_parameters():
+        """Refuse weights that are not finite: a potential that is NaN does not fire, so the loss need not show them."""
+        for name, parameter in self._learner.model.named_parameters():
             if not parameter.isfinite().all():
                 raise self._diverged(f"{name} became infinite or NaN in epoch {epoch + 1}")
 
     def _diverged(self, what: str) -> PicojouleError:
-        kept = f"; the last good checkpoint is kept in {self.run.path}" if self.run.checkpoints else ""
-        remedy = "penalty.strength" if self.steering is None else "ask for more energy with penalty.budget"
+        """Make the error of a run whose numbers are not finite."""
+        run = self._process.run
+        kept = f"; the last good checkpoint is kept in {run.path}" if run.checkpoints else ""
+        remedy = "penalty.strength" if self._controller is None else "ask for more energy with penalty.budget"
         return PicojouleError(f"{what}: lower optimizer.lr or {remedy}{kept}")
+
+
+def _training_batches(process: RunProcess) -> Batches:
+    """Make the batches of this process, augmented and in random order as the recipe has it."""
+    recipe, fabric, data = process.recipe, process.fabric, process.data
+    augment = RandAugment(recipe.data.randaugment_n, recipe.data.randaugment_m) if recipe.data.augment else None
+    return Batches(
+        data.train.to(fabric.device),
+        recipe.training.batch_size,
+        data.normalization if recipe.data.normalize else None,
+        seed=recipe.seed,
+        augment=augment,
+        device=fabric.device,
+        rank=fabric.global_rank,
+        world_size=fabric.world_size,
+    )

@@ -1,64 +1,172 @@
-"""What a batch is trained for: its cross-entropy, and λ times what the penalty charges for its spikes."""
+"""The training objective of a batch: L = CE + λ·Ω, with the penalty Ω on its spikes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
-from picojoule.runs.folder import Run
 from picojoule.spikes.watch import watch
 from picojoule.synapses.table import Synapses
 from picojoule.training.budget.guard import Guard
-from picojoule.training.reference import reference_figure
+from picojoule.training.process import Learner
 
 
-def penalty_of(run: Run, recipe: Recipe, synapses: Synapses) -> Penalty | TargetPenalty:
+def penalty_of(recipe: Recipe, synapses: Synapses, reference: float | None) -> Penalty | TargetPenalty:
+    """Build the penalty that a recipe asks for.
+
+    Args:
+        recipe: The run's recipe.
+        synapses: ψ of the network's layers.
+        reference: Synaptic operations of the reference run, in whose multiples a target is given; None for a target
+            in operations.
+
+    Returns:
+        The penalty on spikes.
+    """
     settings = recipe.penalty
     if settings.kind != "target":
         return Penalty(synapses, settings.kind, settings.p, settings.normalized)
     assert settings.target is not None  # the recipe was checked
-    unit = reference_figure(run, recipe)
-    return TargetPenalty(synapses, settings.target * (1.0 if unit is None else unit))
+    return TargetPenalty(synapses, settings.target * (1.0 if reference is None else reference))
 
 
 def guard_of(recipe: Recipe, penalty: Penalty | TargetPenalty | None) -> Guard | None:
+    """Build the guard of the firing rates, if the recipe asks for one.
+
+    Args:
+        recipe: The run's recipe.
+        penalty: The penalty whose shares are guarded.
+
+    Returns:
+        The guard; None where the recipe has none, or the penalty has no shares by layer.
+    """
     wanted = recipe.penalty.budget is not None if recipe.penalty.guard is None else recipe.penalty.guard
     return Guard(penalty.by_layer_at_one(recipe.neuron.steps)) if wanted and isinstance(penalty, Penalty) else None
 
 
-@dataclass
+@dataclass(frozen=True)
+class EpochSums:
+    """Sums over the images that an epoch has shown so far.
+
+    Attributes:
+        samples: Images.
+        cross_entropy: Their cross-entropy.
+        correct: Right answers.
+        penalty: Ω.
+
+    >>> EpochSums(10, 23.0, 4, 0.5) + EpochSums(10, 21.0, 5, 0.5)
+    EpochSums(samples=20, cross_entropy=44.0, correct=9, penalty=1.0)
+    """
+
+    samples: float = 0.0
+    cross_entropy: float = 0.0
+    correct: float = 0.0
+    penalty: float = 0.0
+
+    def __add__(self, other: EpochSums) -> EpochSums:
+        return EpochSums(
+            self.samples + other.samples,
+            self.cross_entropy + other.cross_entropy,
+            self.correct + other.correct,
+            self.penalty + other.penalty,
+        )
+
+    def to_tensor(self) -> Tensor:
+        """Return the sums as a tensor of float64, in the order of the attributes.
+
+        Returns:
+            A tensor of four numbers, as a checkpoint stores it.
+        """
+        return torch.tensor([getattr(self, field.name) for field in fields(self)], dtype=torch.float64)
+
+    @classmethod
+    def from_tensor(cls, values: Tensor) -> EpochSums:
+        """Take the sums from what `to_tensor` gave.
+
+        Args:
+            values: Four numbers.
+
+        Returns:
+            The sums.
+        """
+        return cls(*values.tolist())
+
+    @property
+    def loss(self) -> float:
+        """Mean cross-entropy per image."""
+        return self.cross_entropy / self.samples
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right answers."""
+        return self.correct / self.samples
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """What the forward pass of a batch gave.
+
+    Attributes:
+        loss: The objective, to be differentiated.
+        sums: What the batch adds to the sums of its epoch.
+        rates: Firing rates of the guarded layers; empty without a guard.
+    """
+
+    loss: Tensor
+    sums: EpochSums
+    rates: list[float]
+
+
+@dataclass(frozen=True)
 class Objective:
-    network: nn.Module
-    """As Fabric has wrapped it."""
+    """The loss L = CE + λ·Ω of a network; with a guard, Ω is weighted by layer.
+
+    Attributes:
+        learner: The network and its penalty.
+        steps: Time steps of an image.
+        guard: The guard of the firing rates, if there is one.
+    """
+
+    learner: Learner
     steps: int
-    penalty: Penalty | TargetPenalty | None
     guard: Guard | None
 
-    def of(self, images: Tensor, labels: Tensor, strength: float) -> tuple[Tensor, list[float], list[float]]:
-        """The objective; what is summed over the epoch: samples, cross-entropy, right answers, Ω; the guard's rates."""
+    def evaluate(self, images: Tensor, labels: Tensor, strength: float) -> BatchResult:
+        """Show a batch to the network in training and compute its loss.
+
+        Args:
+            images: The batch, [B, C, H, W].
+            labels: Its classes, [B].
+            strength: λ; with 0 the penalty is only measured.
+
+        Returns:
+            The loss, and what is noted of the batch.
+        """
+        network, penalty = self.learner.wrapped, self.learner.penalty
         rates: list[float] = []
-        if self.penalty is None:
-            logits, omega = self.network(images), torch.zeros(())
+        if penalty is None:
+            logits, omega = network(images), torch.zeros(())
             charged = omega
         else:
-            with watch(self.network, self.steps) as activity:
-                logits = self.network(images)
+            with watch(network, self.steps) as activity:
+                logits = network(images)
             with torch.set_grad_enabled(strength != 0):
-                if self.guard is None or isinstance(self.penalty, TargetPenalty):
-                    charged = omega = self.penalty(activity)
+                if self.guard is None or isinstance(penalty, TargetPenalty):
+                    charged = omega = penalty(activity)
                 else:
-                    shares = self.penalty.by_layer(activity)
+                    shares = penalty.by_layer(activity)
                     omega = torch.stack(list(shares.values())).sum()
                     charged = self.guard.charge(shares) if strength > 0 else omega
                     rates = self.guard.rates(shares)
         logits = logits.float()
         entropy = F.cross_entropy(logits, labels)
         loss = entropy + strength * charged if strength != 0 else entropy
-        right = (logits.argmax(1) == labels).sum().item()
+        correct = (logits.argmax(1) == labels).sum().item()
         samples = len(labels)
-        return loss, [samples, entropy.item() * samples, right, omega.item() * samples], rates
+        sums = EpochSums(samples, entropy.item() * samples, correct, omega.item() * samples)
+        return BatchResult(loss, sums, rates)

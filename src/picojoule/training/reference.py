@@ -1,4 +1,4 @@
-"""Other runs in the same folder, beside which a run is measured: the reference that it names, and its own baseline."""
+"""Runs in the same folder with which a run is compared: the reference that it names, and its own baseline."""
 
 from __future__ import annotations
 
@@ -17,8 +17,18 @@ _COMPARED = (
 
 
 def reference_figure(run: Run, recipe: Recipe) -> float | None:
-    """What the run that `penalty.reference` names spends on the validation images: joules for a budget, synaptic
-    operations for a target. None where no run is named; one that cannot be compared is refused."""
+    """Return what the run that `penalty.reference` names spends per validation image.
+
+    Args:
+        run: The run that is to be trained, in whose folder of runs the reference is.
+        recipe: Its recipe.
+
+    Returns:
+        Joules for a budget, synaptic operations for a target; None where no run is named.
+
+    Raises:
+        PicojouleError: If there is no such finished run, it cannot be compared, or it spends nothing.
+    """
     name, budget = recipe.penalty.reference, recipe.penalty.budget is not None
     if name is None:
         return None
@@ -37,7 +47,16 @@ def reference_figure(run: Run, recipe: Recipe) -> float | None:
 
 
 def baseline_joules(run: Run, recipe: Recipe, say: Callable[[str], None]) -> float | None:
-    """What the same recipe without a penalty spends on the validation images, if that run is in the same folder."""
+    """Return what the same recipe without a penalty spends per validation image, if it was trained beside this run.
+
+    Args:
+        run: The run with a penalty.
+        recipe: Its recipe.
+        say: Told if the baseline is there and cannot be read.
+
+    Returns:
+        Joules per image; None where there is no finished baseline, or it cannot be read.
+    """
     baseline = Run(run.path.parent / recipe.unpenalised.name)
     try:
         return baseline.figure("validation", "joules") if baseline.finished else None

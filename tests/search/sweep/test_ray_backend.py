@@ -18,7 +18,7 @@ import picojoule as pj
 import tiny
 from picojoule.io.signals import Interrupted
 from picojoule.search.sweep import Job, ray_backend
-from picojoule.search.sweep.ray_backend import Cluster
+from picojoule.search.sweep.ray_backend import RayBackend
 from tiny import traces
 
 
@@ -183,9 +183,9 @@ def test_a_folder_in_which_another_process_trains_is_left_to_it(tmp_path: Path) 
     held = run.begun(recipe)
     held.__enter__()
     calls: list[bool] = []
-    place = Cluster._place
+    place = RayBackend._place
 
-    def release_later(self: Cluster) -> Any:
+    def release_later(self: RayBackend) -> Any:
         if self._unplaced:
             calls.append(run.finished)
         if len(calls) == 2:
@@ -193,7 +193,7 @@ def test_a_folder_in_which_another_process_trains_is_left_to_it(tmp_path: Path) 
         return place(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Cluster, "_place", release_later)
+        patch.setattr(RayBackend, "_place", release_later)
         outcome = pj.sweep.run([recipe], tmp_path, on="ray", watcher=Quiet())
     assert calls == [False, False]
     assert all_traces(outcome.runs) == all_traces([pj.fit(recipe, tmp_path / "single")])
@@ -226,14 +226,14 @@ def test_what_a_killed_driver_left_on_a_machine_is_not_taken_for_another_model(
     class Killed(BaseException):
         """The end of the driver, when a run is finished on its machine and has not come home yet."""
 
-    def die(self: Cluster) -> Any:
+    def die(self: RayBackend) -> Any:
         if self._unplaced:
             raise Killed
         return []
 
     code.write_text(MODEL.format(width=7))
     with monkeypatch.context() as patch:
-        patch.setattr(Cluster, "_place", die)
+        patch.setattr(RayBackend, "_place", die)
         with pytest.raises(Killed):
             widths("first")
     left = copies_on_the_machine(home)
@@ -288,11 +288,11 @@ def test_a_machine_too_busy_for_ray_to_start_is_tried_again(monkeypatch: pytest.
     monkeypatch.setattr(ray, "cluster_resources", dict)
     monkeypatch.setattr("ray.util.queue.Queue", lambda **_: None)
     if failures == 2:
-        Cluster(1, "local")
+        RayBackend(1, "local")
         assert calls == ["init", "shutdown", "init", "shutdown", "init"]
     else:
         with pytest.raises(pj.PicojouleError, match=r"Ray did not start \(The current node timed out\)"):
-            Cluster(1, "local")
+            RayBackend(1, "local")
 
 
 @pytest.mark.parametrize("form", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "[::1]:{}", "nowhere.invalid:{}"])
@@ -308,7 +308,7 @@ def test_an_address_at_which_nobody_listens_is_told_without_waiting_for_ray(
         address = form.format(closed.getsockname()[1])
         monkeypatch.setenv("RAY_ADDRESS", address if by_environment else "")
         with pytest.raises(pj.PicojouleError, match=rf"no Ray cluster was found at {re.escape(address)} .*--address"):
-            Cluster(1, None if by_environment else address)
+            RayBackend(1, None if by_environment else address)
 
 
 def test_ray_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

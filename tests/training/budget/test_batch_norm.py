@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from picojoule.training.budget.batch_norm import by_batch_statistics, settle_averages
+from picojoule.training.budget.batch_norm import by_batch_statistics, recompute_running_averages
 
 
 class Frozen(nn.BatchNorm1d):
@@ -71,7 +71,7 @@ def test_settled_averages_are_those_of_the_network_now(kind: str) -> None:
     model(torch.full((8, 4), 1e6))  # long before
     before, attributes = state(model), {**vars(model[1]), "_buffers": None}
     batches = [torch.randn(8, 4) for _ in range(20)]
-    settle_averages(model, iter(batches))
+    recompute_running_averages(model, iter(batches))
     assert {**vars(model[1]), "_buffers": None} == attributes
     assert model.training
     assert model[2].training
@@ -86,19 +86,19 @@ def test_settled_averages_are_those_of_the_network_now(kind: str) -> None:
 
 def test_averages_behind_dropout_are_settled_without_it() -> None:
     model = nn.Sequential(nn.Dropout(0.5), nn.BatchNorm1d(3))
-    settle_averages(model, [torch.full((8, 3), 2.0)])
+    recompute_running_averages(model, [torch.full((8, 3), 2.0)])
     assert model[1].running_mean.tolist() == [2.0] * 3
     assert model[1].running_var.tolist() == [0.0] * 3
 
 
 def test_averages_that_stand_still_are_left() -> None:
     norm = nn.BatchNorm1d(3, momentum=0.0)
-    settle_averages(norm, [torch.randn(8, 3)])
+    recompute_running_averages(norm, [torch.randn(8, 3)])
     assert norm.running_mean.tolist() == [0.0] * 3
 
 
 def test_after_a_fault_while_settling_the_momentum_is_as_before() -> None:
     model = network(nn.BatchNorm1d(3))
     with pytest.raises(RuntimeError):
-        settle_averages(model, [torch.randn(8, 5)])
+        recompute_running_averages(model, [torch.randn(8, 5)])
     assert (model[1].momentum, model.training) == (0.1, True)

@@ -15,14 +15,14 @@ def steered(budget: Budget, epochs: int, batches: int, *, tau: float, scale: flo
     """A make-believe network: Ω drifts towards 0.1/(1 + scale·λ·0.1), the faster the higher the learning rate."""
     omega, spent = 0.1, []
     for epoch in range(epochs):
-        pace = 0.5 * (1 + math.cos(math.pi * epoch / epochs))
+        share = 0.5 * (1 + math.cos(math.pi * epoch / epochs))
         for batch in range(batches):
             goal = 0.1 / (1 + max(scale * budget.strength * 0.1, -0.5))
-            omega *= (goal / omega) ** (pace / tau)
-            budget.step(epoch, batch, omega if budget.looks(epoch, batch) else None)
-            if budget.checks(epoch, batch):
-                budget.checked(omega * joules, omega)
-        budget.measured(epoch, omega * joules, omega)
+            omega *= (goal / omega) ** (share / tau)
+            budget.update(epoch, batch, omega if budget.needs_estimate(epoch, batch) else None)
+            if budget.needs_measurement(epoch, batch):
+                budget.calibrate(omega * joules, omega)
+        budget.finish_epoch(epoch, omega * joules, omega)
         spent.append(omega * joules)
     return spent
 
@@ -63,11 +63,11 @@ def test_a_budget_above_what_is_spent_anyway_adds_no_energy() -> None:
 @pytest.mark.parametrize("error", [0.1, 0.3, 3.0])
 def test_the_integral_rests_in_the_descent_and_moves_in_the_hold(epoch: int, moves: bool, error: float) -> None:
     budget = Budget(0.3, 10, 50)
-    budget.measured(0, 7e-6, 0.1)
-    wanted = budget.wanted(9)
+    budget.finish_epoch(0, 7e-6, 0.1)
+    wanted = budget.wanted_joules(9)
     assert wanted is not None
     for batch in range(50):
-        budget.step(epoch, batch, 0.1 * wanted / 7e-6 * math.exp(error))
+        budget.update(epoch, batch, 0.1 * wanted / 7e-6 * math.exp(error))
     assert (budget.state_dict()["integral"] > 0) == moves
 
 
@@ -89,15 +89,15 @@ def test_the_first_stretch_is_free_and_a_resumed_budget_goes_on() -> None:
     whole, first = Budget(0.3, 4, 10), Budget(0.3, 4, 10)
     steered(whole, 4, 10, tau=5, scale=1, joules=1.0)
     for batch in range(10):
-        first.step(0, batch, 0.1 if first.looks(0, batch) else None)
+        first.update(0, batch, 0.1 if first.needs_estimate(0, batch) else None)
         assert first.strength == 0
-    first.measured(0, 0.1, 0.1)
-    first.step(1, 0, 0.1)
+    first.finish_epoch(0, 0.1, 0.1)
+    first.update(1, 0, 0.1)
     assert first.strength > 0
     again = Budget(0.3, 4, 10)
     again.load_state_dict(first.state_dict())
     for budget in (first, again):
-        budget.step(1, 1, 0.09)
+        budget.update(1, 1, 0.09)
     assert again.strength == first.strength
     assert again.state_dict() == first.state_dict()
 
@@ -105,8 +105,8 @@ def test_the_first_stretch_is_free_and_a_resumed_budget_goes_on() -> None:
 def test_a_short_hold_is_checked_several_times_and_a_long_one_after_its_epochs() -> None:
     def checked(epochs: int, batches: int) -> list[tuple[int, int]]:
         budget = Budget(0.3, epochs, batches, reference=1.0)
-        budget.measured(0, 1.0, 0.1)
-        return [(e, b) for e in range(epochs) for b in range(batches) if budget.checks(e, b)]
+        budget.finish_epoch(0, 1.0, 0.1)
+        return [(e, b) for e in range(epochs) for b in range(batches) if budget.needs_measurement(e, b)]
 
     assert checked(7, 100) == [(6, 20), (6, 46), (6, 72), (6, 98)]
     assert len(checked(150, 500)) <= 4

@@ -123,14 +123,14 @@ def test_the_averages_of_a_budget_run_are_settled_after_every_epoch_that_is_stee
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled: list[int] = []
-    settle = controller.settle_averages
+    settle = controller.recompute_running_averages
 
     def noted(model: nn.Module, batches: Iterable[Tensor]) -> None:
         batches = list(batches)
         settled.append(sum(map(len, batches)))
         settle(model, batches)
 
-    monkeypatch.setattr(controller, "settle_averages", noted)
+    monkeypatch.setattr(controller, "recompute_running_averages", noted)
     pj.fit(tiny.recipe(*SHORT), tmp_path)
     assert settled == []
     pj.fit(tiny.recipe(*SHORT, "penalty.budget=50%"), tmp_path)

@@ -15,7 +15,8 @@ from typing import Any
 
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
-from picojoule.recipe.toml import named, overridden, parse, put, read
+from picojoule.recipe.changes import apply_overrides, put
+from picojoule.recipe.toml import named, parse, read
 
 Block = dict[str, list[Any]]
 """Dotted recipe keys and their values."""
@@ -47,7 +48,7 @@ def loads(text: str, *overrides: str) -> tuple[Recipe, ...]:
     blocks = _blocks(content.pop("axes", []))
     _check_effect(blocks, overrides)
     _check_size(blocks)
-    overridden(content, overrides)
+    apply_overrides(content, overrides)
     return tuple(dict.fromkeys(recipe for block in blocks for recipe in _multiplied(content, block)))
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from picojoule.energy.units import format_joules
 from picojoule.io.tables import visible
 from picojoule.search.sweep.jobs import Job
-from picojoule.training.display import Rhythm
+from picojoule.training.display import Throttle
 
 _STYLES = {"done": "green", "running": "bold", "starting": "", "waiting": "dim", "failed": "bold red"}
 _FIRST_SHOWN = ("running", "failed", "starting", "done", "waiting")
@@ -34,7 +34,7 @@ class Board:
         self._jobs: Sequence[Job] = ()
         self._results: dict[str, str] = {}
         self._live: Live | None = None
-        self._redrawing = Rhythm()
+        self._redrawing = Throttle()
         self._began = 0.0
         self._any_started = False
 

@@ -80,7 +80,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Held:
+class Locked:
     """Another process is training it, so it was left alone."""
 
 
@@ -91,13 +91,13 @@ class Ended:
     reason: str = ""
 
 
-Event = Begun | Reached | Said | Held | Ended
+Event = Begun | Reached | Said | Locked | Ended
 
 
 # --- Who does it, and who looks on ------------------------------------------------------------------------------------
 
 
-class Crew(Protocol):
+class Backend(Protocol):
     """Those who do the work: processes of this machine, or a cluster."""
 
     places: int

@@ -1,4 +1,4 @@
-"""The crew of one machine: each run in a process of its own, which may die without harm to the others."""
+"""The backend of one machine: each run in a process of its own, which may die without harm to the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from picojoule.recipe import Recipe
-from picojoule.search.sweep.jobs import Ended, Event, Held, Job
+from picojoule.search.sweep.jobs import Ended, Event, Job, Locked
 from picojoule.search.sweep.worker import train
 
 _UNKNOWN = 255
@@ -54,10 +54,10 @@ class _Worker:
     place: int
     process: BaseProcess
     pipe: Connection
-    last: Ended | Held | None = None
+    last: Ended | Locked | None = None
 
 
-class Local:
+class LocalBackend:
     """Worker processes of this machine."""
 
     def __init__(self, places: int) -> None:
@@ -81,7 +81,7 @@ class Local:
             process.start()
         except (EOFError, OSError) as fault:  # the server was killed, or the system has no room; the next may start
             ours.close()
-            self._unstarted.append((job, Ended(_why_not_started(fault))))
+            self._unstarted.append((job, Ended(_start_failure(fault))))
         else:
             self._workers.append(_Worker(job, place, process, ours))
         finally:
@@ -101,8 +101,8 @@ class Local:
         except (EOFError, OSError):  # it has ended, perhaps in the middle of a word
             worker.pipe.close()
             self._left.append(worker.process)
-            return worker.last or Ended(_cause_of_death(worker.process))
-        if isinstance(event, Ended | Held):
+            return worker.last or Ended(_exit_reason(worker.process))
+        if isinstance(event, Ended | Locked):
             worker.last = event  # heard when the pipe closes: from then on its place is free
             return None
         return event
@@ -119,7 +119,7 @@ class Local:
             process.join(_LAST_WORDS)
 
 
-def _why_not_started(fault: EOFError | OSError) -> str:
+def _start_failure(fault: EOFError | OSError) -> str:
     if isinstance(fault, EOFError | ConnectionError):
         return (
             "its process could not be started, for the server that starts them was killed, as the system does when "
@@ -131,7 +131,7 @@ def _why_not_started(fault: EOFError | OSError) -> str:
     )
 
 
-def _cause_of_death(process: BaseProcess) -> str:
+def _exit_reason(process: BaseProcess) -> str:
     process.join(_LAST_WORDS)
     status = process.exitcode
     if status == -9:

@@ -1,4 +1,4 @@
-"""The crew of a Ray cluster: each run a task on some machine, its folder sent home when it is finished.
+"""The backend of a Ray cluster: each run a task on some machine, its folder sent home when it is finished.
 
 A run is trained in the cache folder of that machine, so that a second attempt there goes on from the last checkpoint.
 What is found in the cache belongs to the same run folder, recipe and code, or it is not used: a folder that is new, or
@@ -30,7 +30,7 @@ from picojoule.errors import PicojouleError
 from picojoule.io.files import made, read_bytes, write_atomically
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Busy, Run
-from picojoule.search.sweep.jobs import Ended, Event, Held, Job
+from picojoule.search.sweep.jobs import Ended, Event, Job, Locked
 from picojoule.search.sweep.worker import train
 
 Files = Mapping[str, bytes]
@@ -46,7 +46,7 @@ _TIDYING = 20.0
 """Seconds to wait for machines to remove their copies."""
 
 
-class Cluster:
+class RayBackend:
     """A Ray cluster: the one at `address`, or the one that Ray finds, or else one started on this machine."""
 
     def __init__(self, places: int | None, address: str | None) -> None:
@@ -70,7 +70,7 @@ class Cluster:
         self._news: Any = Queue(actor_options={"num_cpus": 0})
 
     def _init(self, address: str | None) -> None:
-        _check_that_somebody_listens(address or os.environ.get("RAY_ADDRESS", ""))
+        _check_reachable(address or os.environ.get("RAY_ADDRESS", ""))
         for attempts_left in range(_STARTS - 1, -1, -1):
             try:
                 self._ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
@@ -173,7 +173,7 @@ class Cluster:
             self._ray.wait(tasks, num_returns=len(tasks), timeout=_TIDYING)
 
 
-def _check_that_somebody_listens(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """Ray itself would look for minutes, and speak of time that ran out. What is no host and port it may judge."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
@@ -227,7 +227,7 @@ def _write(folder: Path, files: Files) -> None:
 
 def _work(
     recipe: Recipe, ticket: str, bases: Mapping[str, Files], path: Sequence[str], news: Any
-) -> tuple[str, Ended | Held, Files]:
+) -> tuple[str, Ended | Locked, Files]:
     import ray
 
     sys.path.extend(place for place in path if place not in sys.path)  # a model of the user's own is found there

@@ -12,11 +12,11 @@ from picojoule.io.signals import stop_signals
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 from picojoule.search.sweep.board import Board
-from picojoule.search.sweep.jobs import Crew, Job, Watcher
-from picojoule.search.sweep.local_backend import Local, default_workers
+from picojoule.search.sweep.jobs import Backend, Job, Watcher
+from picojoule.search.sweep.local_backend import LocalBackend, default_workers
 from picojoule.search.sweep.outcome import Failure, Outcome
-from picojoule.search.sweep.ray_backend import Cluster
-from picojoule.search.sweep.schedule import Schedule
+from picojoule.search.sweep.ray_backend import RayBackend
+from picojoule.search.sweep.scheduler import Scheduler
 
 Where = Literal["local", "ray"]
 
@@ -53,16 +53,18 @@ def run(
     jobs = [Job(recipe, Run.of(recipe, folder)) for recipe in recipes]
     watcher = watcher if watcher is not None else Board()
     to_do = [job.recipe for job in jobs if not job.run.finished]
-    crew: Crew = Cluster(workers, address) if on == "ray" and to_do else Local(workers or default_workers(to_do))
+    backend: Backend = (
+        RayBackend(workers, address) if on == "ray" and to_do else LocalBackend(workers or default_workers(to_do))
+    )
     try:
         with stop_signals() as stop:
             watcher.begin(jobs)
             try:
-                Schedule(jobs, crew, watcher).go(stop)
+                Scheduler(jobs, backend, watcher).go(stop)
             finally:
                 watcher.end()
     finally:
-        crew.close()
+        backend.close()
     return Outcome(
         runs=tuple(job.run for job in jobs if job.state == "done"),
         failures=tuple(Failure(job.recipe, job.reason) for job in jobs if job.state == "failed"),

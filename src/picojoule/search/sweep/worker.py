@@ -11,9 +11,9 @@ from picojoule.errors import PicojouleError, memory_ran_out
 from picojoule.io.signals import Interrupted
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Busy, Run
-from picojoule.search.sweep.jobs import Begun, Ended, Event, Held, Reached, Said
+from picojoule.search.sweep.jobs import Begun, Ended, Event, Locked, Reached, Said
 from picojoule.training import fit
-from picojoule.training.display import Rhythm
+from picojoule.training.display import Throttle
 
 _PAUSE = 0.25
 """Seconds between two reports: often enough for a reader, too seldom to cost anything."""
@@ -24,7 +24,7 @@ class Messenger:
 
     def __init__(self, tell: Callable[[Event], None]) -> None:
         self._tell = tell
-        self._reporting = Rhythm(_PAUSE)
+        self._reporting = Throttle(_PAUSE)
 
     def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:
         self._tell(Begun(batches, epoch, batch))
@@ -43,21 +43,21 @@ class Messenger:
         pass
 
 
-def train(recipe: Recipe, into: Path, tell: Callable[[Event], None], wait: bool) -> Ended | Held:
+def train(recipe: Recipe, into: Path, tell: Callable[[Event], None], wait: bool) -> Ended | Locked:
     """One attempt at a run: how it ended, whatever happened."""
     try:
         fit.fit(recipe, into, reporters=[Messenger(tell)], wait=wait)
     except Busy:
-        return Held()
+        return Locked()
     except (PicojouleError, Interrupted) as fault:
         return Ended(str(fault))
     except (MemoryError, RuntimeError, OSError) as fault:
-        return Ended(memory_ran_out(fault) or _unforeseen(fault, tell))
+        return Ended(memory_ran_out(fault) or _unexpected(fault, tell))
     except (Exception, SystemExit) as fault:  # the user's model may raise anything
-        return Ended(_unforeseen(fault, tell))
+        return Ended(_unexpected(fault, tell))
     return Ended()
 
 
-def _unforeseen(fault: BaseException, tell: Callable[[Event], None]) -> str:
+def _unexpected(fault: BaseException, tell: Callable[[Event], None]) -> str:
     tell(Said("".join(traceback.format_exception(fault))))
     return " ".join(f"{type(fault).__name__}: {fault}".split())

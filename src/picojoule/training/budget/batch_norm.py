@@ -1,4 +1,4 @@
-"""Batch norm for a budget: a look at the network that leaves no trace, and averages of the network as it is now."""
+"""Batch-norm statistics for a budget: a look at the network that leaves no trace, and running averages as of now."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from picojoule.kernels.torch_private import BatchNorm
 
 @contextlib.contextmanager
 def by_batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, but each batch norm goes by the batch before it and its running averages stay as they are.
+    """Put a network into evaluation mode in which batch norms use the batch's statistics and keep their averages.
 
-    A batch norm that the model itself keeps in evaluation mode (an overridden `train`) stays there. Ends in training
-    mode.
+    A batch norm that the model itself keeps in evaluation mode (an overridden `train`) stays there. The network is in
+    training mode afterwards.
+
+    Args:
+        model: The network.
+
+    Yields:
+        Nothing; the mode lasts as long as the block.
 
     >>> norm, x = nn.BatchNorm1d(2), torch.tensor([[1.0, 2.0], [3.0, 6.0]])
     >>> with by_batch_statistics(norm):
@@ -25,7 +31,7 @@ def by_batch_statistics(model: nn.Module) -> Iterator[None]:
     >>> norm.running_mean.tolist(), norm.num_batches_tracked.item(), norm.training, norm.track_running_stats
     ([0.0, 0.0], 0, True, True)
     """
-    with _evaluating_but_for_norms(model) as norms:
+    with _evaluation_except_batch_norms(model) as norms:
         tracking = [(norm, norm.track_running_stats) for norm in norms]
         try:
             for norm, _ in tracking:
@@ -37,19 +43,23 @@ def by_batch_statistics(model: nn.Module) -> Iterator[None]:
 
 
 @torch.no_grad()
-def settle_averages(model: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Make each batch norm's running averages those over these batches, as they are now and without dropout.
+def recompute_running_averages(model: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Replace the running averages of batch norms by those over given batches, for the weights as they are now.
 
-    Averages that follow the training are those of networks that have been, under dropout, and noisy where batches are
-    small. Those that the model keeps still (a momentum of 0, or an overridden `train`) stay as they are. Ends in
-    training mode.
+    Averages that follow the training are those of earlier weights, under dropout, and noisy where batches are small.
+    Those that the model does not update (a momentum of 0, or an overridden `train`) stay as they are. The network is
+    in training mode afterwards.
+
+    Args:
+        model: The network.
+        batches: Images, batch by batch; each batch has the same weight.
 
     >>> norm = nn.BatchNorm1d(1)
-    >>> settle_averages(norm, [torch.tensor([[1.0], [3.0]]), torch.tensor([[5.0], [7.0]])])
+    >>> recompute_running_averages(norm, [torch.tensor([[1.0], [3.0]]), torch.tensor([[5.0], [7.0]])])
     >>> norm.running_mean.item(), norm.running_var.item(), norm.momentum, norm.num_batches_tracked.item()
     (4.0, 2.0, 0.1, 0)
     """
-    with _evaluating_but_for_norms(model) as norms:
+    with _evaluation_except_batch_norms(model) as norms:
         followed = [
             (norm, norm.momentum, count, count.clone())
             for norm in norms
@@ -68,7 +78,8 @@ def settle_averages(model: nn.Module, batches: Iterable[Tensor]) -> None:
 
 
 @contextlib.contextmanager
-def _evaluating_but_for_norms(model: nn.Module) -> Iterator[list[BatchNorm]]:
+def _evaluation_except_batch_norms(model: nn.Module) -> Iterator[list[BatchNorm]]:
+    """Put all but those batch norms that train into evaluation mode, and yield these."""
     model.train()
     norms = [module for module in model.modules() if isinstance(module, BatchNorm) and module.training]
     model.eval()

@@ -1,4 +1,4 @@
-"""The strength that meets a budget: a Lagrange multiplier that rises while the network spends too much.
+"""The control law of a budget: λ as a Lagrange multiplier that rises while the network spends too much.
 
 The problem is min CE subject to E ≤ target. A run has three stretches:
 
@@ -38,13 +38,13 @@ from typing import Any
 
 from picojoule.energy.units import parse_joules
 from picojoule.errors import PicojouleError
-from picojoule.training.schedules import pace
+from picojoule.training.schedules import cosine_share
 
 _REFERENCE = 0.1
 _DESCENDED = 0.85
 _INTEGRAL = 12.0
 _LARGEST_ERROR = 0.25
-"""That the integral takes note of."""
+"""The largest |e| that the integral takes note of."""
 _LARGEST_INTEGRAL = 5.0
 """λ stays within a factor of the forecast, also where a target is out of reach."""
 _PROPORTIONAL = 2.0
@@ -62,7 +62,14 @@ _NOTHING = 1e-30
 
 
 def tolerance(target: float, reference: float) -> float:
-    """By how many joules a network may miss a target and still meet it: 3 % of it, or 0.6 % of the reference.
+    """Return by how many joules a network may miss a target and still meet it.
+
+    Args:
+        target: The budget in joules per image.
+        reference: The unpenalised energy in joules per image.
+
+    Returns:
+        3 % of the target, or 0.6 % of the reference where that is more.
 
     >>> tolerance(0.5, 1.0), tolerance(0.05, 1.0)
     (0.015, 0.006)
@@ -72,7 +79,7 @@ def tolerance(target: float, reference: float) -> float:
 
 @dataclass
 class _State:
-    """All that a resumed run must find again."""
+    """The state of the law, which a resumed run takes up again."""
 
     omega: float | None = None
     """log Ω of the sample when it was last looked at."""
@@ -86,7 +93,13 @@ class _State:
 
 
 class Budget:
-    """The strength of one run, batch by batch.
+    """The control law of one run: the strength λ of the penalty, batch by batch, that ends at the budget.
+
+    Args:
+        budget: A share of the reference energy, or an energy with its unit, such as "2 uJ".
+        epochs: All epochs of the run.
+        batches: Batches per epoch.
+        reference: The reference energy E₀ in joules per image, where a finished run was named for it.
 
     >>> budget = Budget(0.5, epochs=10, batches=100)
     >>> budget.strength
@@ -104,9 +117,9 @@ class Budget:
         self._hold = round(self._descended * epochs * batches)
         """The batches before it."""
         self._between_checks = max((epochs * batches - self._hold) // _CHECKS, 1)
-        paces = [pace(epoch, epochs) for epoch in range(epochs)]
-        self._to_spend = sum(paces[self._first :]) * batches
-        self._spent_before = [sum(paces[self._first : epoch]) * batches for epoch in range(epochs)]
+        shares = [cosine_share(epoch, epochs) for epoch in range(epochs)]
+        self._to_spend = sum(shares[self._first :]) * batches
+        self._spent_before = [sum(shares[self._first : epoch]) * batches for epoch in range(epochs)]
         self._state = _State()
 
     @property
@@ -126,30 +139,48 @@ class Budget:
             return parse_joules(self._budget)
         return None if self.reference is None else max(self._budget * self.reference, _NOTHING)
 
-    def checks(self, epoch: int, batch: int) -> bool:
-        """Whether the price is wanted after this batch, which is not the last of its epoch."""
+    def needs_measurement(self, epoch: int, batch: int) -> bool:
+        """Return whether `calibrate` is wanted after this batch; never after the last one of an epoch.
+
+        Args:
+            epoch: The epoch, counted from 0.
+            batch: The batch in it, counted from 0.
+        """
         held = epoch * self._batches + batch + 1 - self._hold
         return (
             self.reference is not None and held > 0 and held % self._between_checks == 0 and batch + 1 < self._batches
         )
 
-    def looks(self, epoch: int, batch: int) -> bool:
-        """Whether Ω of the sample is wanted after this batch."""
+    def needs_estimate(self, epoch: int, batch: int) -> bool:
+        """Return whether `update` wants Ω of the sample after this batch.
+
+        Args:
+            epoch: The epoch, counted from 0.
+            batch: The batch in it, counted from 0.
+        """
         return self.reference is not None and (epoch * self._batches + batch) % self._between_looks == 0
 
-    def step(self, epoch: int, batch: int, omega: float | None) -> None:
-        """Choose the strength that follows on a batch; `omega` is Ω of the sample where it was wanted."""
+    def update(self, epoch: int, batch: int, omega: float | None) -> None:
+        """Choose the strength for the batch after this one.
+
+        Args:
+            epoch: The epoch, counted from 0.
+            batch: The batch in it, counted from 0.
+            omega: Ω of the sample where `needs_estimate` asks for it, else None.
+        """
         state = self._state
         if omega is not None:
             state.omega = _log(omega)
         if state.reference is not None and state.omega is not None:
-            self._steer(state, state.reference, state.omega + state.price, epoch, batch)
+            self._control(state.reference, state.omega + state.price, epoch, batch)
 
-    def _steer(self, state: _State, reference: float, log_joules: float, epoch: int, batch: int) -> None:
+    def _control(self, reference: float, log_joules: float, epoch: int, batch: int) -> None:
+        """Apply the law: forecast · exp(I) · push (the equation above)."""
+        state = self._state
         progress = (epoch + (batch + 1) / self._batches) / self._epochs
         share = self._wanted_share(reference, progress)
         error = log_joules - math.log(share * reference)
-        now = pace(epoch, self._epochs)
+        now = cosine_share(epoch, self._epochs)
         if progress >= self._descended:
             step = _INTEGRAL * min(max(error, -_LARGEST_ERROR), _LARGEST_ERROR) * now / self._to_spend
             state.integral = min(max(state.integral + step, -_LARGEST_INTEGRAL), _LARGEST_INTEGRAL)
@@ -160,20 +191,35 @@ class Budget:
         state.strength = forecast * math.exp(state.integral) * push
 
     def _wanted_share(self, reference: float, progress: float) -> float:
+        """Return the share x of the reference energy that is wanted after a share of all batches."""
         target = self.target
         assert target is not None  # the reference is known
         began = self._first / self._epochs
         descended = min(max((progress - began) / (self._descended - began), 0), 1)
         return 1 / max(1 + (reference / target - 1) * descended, _NOTHING)
 
-    def checked(self, joules: float, omega: float) -> None:
-        """What the network spends now on the validation images, and its Ω of the sample."""
+    def calibrate(self, joules: float, omega: float) -> None:
+        """Take note of the price of Ω: the joules on validation images per unit of Ω of the sample.
+
+        Args:
+            joules: What the network spends now per validation image.
+            omega: Its Ω of the sample.
+        """
         self._state.omega = _log(omega)
         self._state.price = _log(joules) - self._state.omega
 
-    def measured(self, epoch: int, joules: float, omega: float) -> None:
-        """The same after an epoch."""
-        self.checked(joules, omega)
+    def finish_epoch(self, epoch: int, joules: float, omega: float) -> None:
+        """Calibrate after an epoch; at the end of the first stretch, take note of the reference energy.
+
+        Args:
+            epoch: The epoch, counted from 0.
+            joules: What the network spends per validation image.
+            omega: Its Ω of the sample.
+
+        Raises:
+            PicojouleError: If the network spends nothing at the end of the first stretch.
+        """
+        self.calibrate(joules, omega)
         state = self._state
         if state.reference is None and epoch + 1 >= self._first:
             if joules == 0:
@@ -184,16 +230,29 @@ class Budget:
             state.reference = self._named_reference or joules
             state.omega_at_reference = _log(omega)
 
-    def wanted(self, epoch: int) -> float | None:
-        """The joules that are wanted at the end of an epoch; None in the first stretch."""
+    def wanted_joules(self, epoch: int) -> float | None:
+        """Return the joules that are wanted at the end of an epoch.
+
+        Args:
+            epoch: The epoch, counted from 0.
+
+        Returns:
+            Joules per image; None in the first stretch.
+        """
         if self.reference is None or epoch < self._first:
             return None
         return self.reference * self._wanted_share(self.reference, (epoch + 1) / self._epochs)
 
     def state_dict(self) -> dict[str, Any]:
+        """Return the state in plain types, as a checkpoint stores it."""
         return dataclasses.asdict(self._state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a stored state.
+
+        Args:
+            state: What `state_dict` gave.
+        """
         self._state = _State(**state)
 
 

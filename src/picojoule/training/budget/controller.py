@@ -1,133 +1,171 @@
-"""A budget in a run: what the network spends now, the strength that follows from it, and the network that is kept."""
+"""The budget's controller in a run: what the network spends now, the strength that follows, and the network chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from picojoule.data import Batches, Data, Images
-from picojoule.penalty import Penalty, TargetPenalty
-from picojoule.recipe import Recipe
+from picojoule.data import Batches, Images
 from picojoule.runs.evaluate import Evaluation, measure
-from picojoule.runs.folder import Run
 from picojoule.runs.model import load_weights
 from picojoule.spikes.watch import watch
-from picojoule.synapses.table import Synapses
-from picojoule.training.budget.batch_norm import by_batch_statistics, settle_averages
+from picojoule.training.budget.batch_norm import by_batch_statistics, recompute_running_averages
 from picojoule.training.budget.budget import Budget
-from picojoule.training.budget.selection import Candidate, Kept
-from picojoule.training.distributed import agreed
+from picojoule.training.budget.selection import Candidate, Selection
+from picojoule.training.distributed import all_reduced
+from picojoule.training.process import Learner, RunProcess
 from picojoule.training.reference import baseline_joules
 
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-
 SAMPLE_BATCHES = 2
-"""Batches of training images, always the same, on which a budget run looks at what the network spends."""
+"""Batches of training images, always the same, on which the penalty is looked at every few batches."""
 AVERAGED_BATCHES = 20
-"""Batches of training images, always the same, over which a budget run takes its batch norms' averages."""
+"""Batches of training images, always the same, over which the running averages of batch norms are recomputed."""
 CHECKED_IMAGES = 1000
-"""Of the validation images, on which it is asked within an epoch what the network spends."""
+"""Validation images, about, on which the energy is measured within an epoch."""
 
 
 @dataclass
-class Steering:
-    """The state of one process in a run with a budget."""
+class BudgetController:
+    """The controller of one run with a budget, in one of its processes.
 
-    fabric: Fabric
-    run: Run
-    recipe: Recipe
-    data: Data
-    model: nn.Module
-    penalty: Penalty | TargetPenalty
-    synapses: Synapses
+    Attributes:
+        process: This process of the run.
+        learner: The network and its penalty.
+        budget: The control law, which gives the strength.
+        selection: The best network so far.
+    """
+
+    process: RunProcess
+    learner: Learner
     budget: Budget
-    kept: Kept = field(default_factory=Kept)
-    sample: Tensor = field(init=False)
-    """The training images on which a budget run looks at what the network spends."""
-    averaged: Batches = field(init=False)
-    """The training images over which a budget run takes its batch norms' averages."""
+    selection: Selection = field(default_factory=Selection)
+    _sample: Tensor = field(init=False, repr=False)
+    _averaged: Batches = field(init=False, repr=False)
+
+    @classmethod
+    def of(cls, process: RunProcess, learner: Learner, batches: int) -> BudgetController | None:
+        """Make the controller that a recipe asks for.
+
+        Args:
+            process: This process of the run.
+            learner: The network and its penalty.
+            batches: Batches per epoch.
+
+        Returns:
+            The controller; None where the recipe has no budget.
+        """
+        recipe = process.recipe
+        if recipe.penalty.budget is None:
+            return None
+        budget = Budget(recipe.penalty.budget, recipe.training.epochs, batches, process.reference)
+        return cls(process, learner, budget)
 
     def __post_init__(self) -> None:
         sample = [images for images, _ in self._evenly_chosen(SAMPLE_BATCHES)]
-        self.sample = torch.cat(sample).contiguous(memory_format=torch.channels_last)
-        self.averaged = self._evenly_chosen(AVERAGED_BATCHES)
+        self._sample = torch.cat(sample).contiguous(memory_format=torch.channels_last)
+        self._averaged = self._evenly_chosen(AVERAGED_BATCHES)
 
     def _evenly_chosen(self, batches: int) -> Batches:
-        """About so many batches from all over the training images, as they are."""
-        recipe, train = self.recipe, self.data.train
+        """Take about so many batches from all over the training images, without augmentation."""
+        recipe, train = self.process.recipe, self.process.data.train
         size = min(recipe.training.batch_size, len(train))
         chosen = torch.arange(0, len(train), max(len(train) // (batches * size), 1))
         chosen = chosen[: len(chosen) // size * size]  # batch norm may have no statistics of a remainder
         return Batches(
             Images(train.images[chosen], train.labels[chosen]),
             size,
-            self.data.normalization if recipe.data.normalize else None,
-            device=self.fabric.device,
+            self.process.data.normalization if recipe.data.normalize else None,
+            device=self.process.fabric.device,
         )
 
     @torch.no_grad()
-    def _look(self) -> float:
-        """Ω of the sample, by its own statistics."""
-        with by_batch_statistics(self.model), watch(self.model, self.recipe.neuron.steps) as activity:
-            self.model(self.sample)
-        return agreed(self.fabric, self.penalty(activity).item())[0] / self.fabric.world_size
+    def _sample_penalty(self) -> float:
+        """Return Ω of the fixed sample, by its own batch-norm statistics and averaged over all processes."""
+        model, penalty, fabric = self.learner.model, self.learner.penalty, self.process.fabric
+        assert penalty is not None  # a budget is one of spikes
+        with by_batch_statistics(model), watch(model, self.process.recipe.neuron.steps) as activity:
+            model(self._sample)
+        return all_reduced(fabric, penalty(activity).item())[0] / fabric.world_size
 
-    def settle(self) -> None:
-        """What is judged by its averages is the network that was steered, not the mean of those before it."""
+    def refresh_batch_norm(self) -> None:
+        """Recompute the running averages of batch norms for the network as it is now.
+
+        Evaluation goes by these averages. As training leaves them, they are those of the networks before it, and so
+        not of the network that was controlled. Before the reference energy is known, they stay as they are.
+        """
         if self.budget.reference is not None:
-            batches = (images.contiguous(memory_format=torch.channels_last) for images, _ in self.averaged)
-            settle_averages(self.model, batches)
+            batches = (images.contiguous(memory_format=torch.channels_last) for images, _ in self._averaged)
+            recompute_running_averages(self.learner.model, batches)
 
-    def steer(self, epoch: int, batch: int) -> None:
-        """After a batch."""
-        self.budget.step(epoch, batch, self._look() if self.budget.looks(epoch, batch) else None)
-        if self.budget.checks(epoch, batch):
-            self.settle()
-            self.budget.checked(self._joules_now(), self._look())
+    def after_batch(self, epoch: int, batch: int) -> None:
+        """Update the strength after a batch.
+
+        Args:
+            epoch: The epoch, counted from 0.
+            batch: The batch in it, counted from 0.
+        """
+        budget = self.budget
+        budget.update(epoch, batch, self._sample_penalty() if budget.needs_estimate(epoch, batch) else None)
+        if budget.needs_measurement(epoch, batch):
+            self.refresh_batch_norm()
+            budget.calibrate(self._joules_now(), self._sample_penalty())
 
     def _joules_now(self) -> float:
-        validation = self.data.validation
+        """Measure the joules per image on about `CHECKED_IMAGES` validation images."""
+        process, learner, validation = self.process, self.learner, self.process.data.validation
         every = max(len(validation) // CHECKED_IMAGES, 1)
-        few = replace(self.data, validation=Images(validation.images[::every], validation.labels[::every]))
-        energy = measure(self.model, self.recipe, few, "validation", self.synapses, self.fabric).energy
-        self.model.train()
+        few = replace(process.data, validation=Images(validation.images[::every], validation.labels[::every]))
+        energy = measure(learner.model, process.recipe, few, "validation", learner.synapses, process.fabric).energy
+        learner.model.train()
         assert energy is not None  # a budget is one of spikes
         return energy.joules
 
-    def judge(self, epoch: int, validation: Evaluation) -> None:
-        """After an epoch."""
+    def after_epoch(self, epoch: int, validation: Evaluation) -> None:
+        """Calibrate the control law after an epoch and offer the network to the selection.
+
+        Args:
+            epoch: The epoch, counted from 0.
+            validation: The network on all validation images.
+        """
         budget, energy = self.budget, validation.energy
         assert energy is not None  # a budget is one of spikes
-        budget.measured(epoch, energy.joules, self._look())
-        if budget.wanted(epoch) is not None and budget.target is not None and budget.reference is not None:
+        budget.finish_epoch(epoch, energy.joules, self._sample_penalty())
+        if budget.wanted_joules(epoch) is not None and budget.target is not None and budget.reference is not None:
             silent = tuple(layer.name for layer in energy.layers if layer.rate == 0)
             candidate = Candidate(epoch, energy.joules, validation.accuracy, silent)
-            self.kept.offer(candidate, self.model.state_dict(), budget.target, budget.reference)
+            self.selection.offer(candidate, self.learner.model.state_dict(), budget.target, budget.reference)
 
-    def end(self, held: list[str], say: Callable[[str], None]) -> tuple[bool, dict[str, Any]]:
-        """Take the network that is kept: whether it is another than the last, and how it stands to the budget."""
-        budget, kept, last = self.budget, self.kept.candidate, self.kept.last
-        if kept is None or last is None or budget.target is None or budget.reference is None:
+    def finish(self, held: list[str]) -> tuple[bool, dict[str, Any]]:
+        """Give the network the weights that were selected.
+
+        Args:
+            held: The layers that the guard holds at the least firing rate.
+
+        Returns:
+            Whether the network is another one than after the last epoch, and the entries of `result.json` on the
+            budget.
+        """
+        budget, best, last = self.budget, self.selection.best, self.selection.last
+        if best is None or last is None or budget.target is None or budget.reference is None:
             return False, {}
         target, reference = budget.target, budget.reference
-        another = kept != last and not last.hit(target, reference)
+        another = best != last and not last.hits(target, reference)
+        chosen = best if another else last
+        process = self.process
         if another:
-            load_weights(self.model, self.kept.weights, f"the weights of epoch {kept.epoch + 1} in {self.run.path}")
-        else:
-            kept = last
+            where = f"the weights of epoch {chosen.epoch + 1} in {process.run.path}"
+            load_weights(self.learner.model, self.selection.weights, where)
         return another, {
             "reference_joules": reference,
             "budget": {
                 "target_joules": target,
-                "met": kept.met(target, reference),
-                "epoch": kept.epoch,
-                "baseline_joules": baseline_joules(self.run, self.recipe, say),
-                "silenced": [{"layer": name, **when} for name, when in self.kept.silenced.items()],
+                "met": chosen.meets(target, reference),
+                "epoch": chosen.epoch,
+                "baseline_joules": baseline_joules(process.run, process.recipe, process.say),
+                "silenced": [{"layer": name, **when} for name, when in self.selection.silenced.items()],
                 "held": held,
             },
         }

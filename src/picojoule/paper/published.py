@@ -137,7 +137,7 @@ def misprints(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple(entry["text"] for entry in _misprints() if wanted & set(entry["labels"]))
 
 
-def is_no_reference(label: str) -> bool:
+def is_misprinted(label: str) -> bool:
     """Whether the numbers printed there belong to something else."""
     return any(label in entry["labels"] for entry in _misprints() if entry.get("wrong_numbers"))
 

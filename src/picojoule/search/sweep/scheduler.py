@@ -1,6 +1,6 @@
 """Who runs when: every run once, after those it builds on, and once more if it fails.
 
-Knows nothing of processes or clusters; a crew does the work and says what it hears.
+Knows nothing of processes or clusters; a backend does the work and says what it hears.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from picojoule.errors import PicojouleError
 from picojoule.io.signals import Interrupted, Stop
-from picojoule.search.sweep.jobs import Begun, Crew, Event, Held, Job, Reached, Said, State, Watcher
-from picojoule.training import fit
+from picojoule.runs.verdict import missed
+from picojoule.search.sweep.jobs import Backend, Begun, Event, Job, Locked, Reached, Said, State, Watcher
+from picojoule.training.fit import is_finished
 
 _ATTEMPTS = 2
 _PATIENCE = 0.2
@@ -20,11 +21,11 @@ _PATIENCE = 0.2
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Scheduler:
     """The runs of a sweep, those who do them, and who looks on."""
 
     jobs: Sequence[Job]
-    crew: Crew
+    backend: Backend
     watcher: Watcher
 
     def go(self, stop: Stop) -> None:
@@ -37,11 +38,11 @@ class Schedule:
                 self._start_ready()
             elif not told:
                 told = True
-                self.crew.stop()
+                self.backend.stop()
             if stop.requested and not self._running():
                 done = sum(job.state == "done" for job in self.jobs)
                 raise Interrupted(f"stopped with {done} of {len(self.jobs)} runs done; the same command goes on")
-            for job, event in self.crew.listen(_PATIENCE):
+            for job, event in self.backend.listen(_PATIENCE):
                 self._hear(job, event, stopping=stop.requested)
 
     def _running(self) -> int:
@@ -50,15 +51,15 @@ class Schedule:
     # --- Starting -----------------------------------------------------------------------------------------------------
 
     def _start_ready(self) -> None:
-        free = self.crew.places - self._running()
+        free = self.backend.places - self._running()
         ready = self._ready()
         # What another process is training is waited for only when there is nothing better to do.
         for job in ([job for job in ready if not job.elsewhere] or ready)[: max(0, free)]:
             if self._settle_finished(job):
                 continue
             job.attempts += 1
-            self.crew.start(job, wait=job.elsewhere)
-            self._turn(job, "running")
+            self.backend.start(job, wait=job.elsewhere)
+            self._change_state(job, "running")
 
     def _ready(self) -> list[Job]:
         by_name = {job.run.path.name: job for job in self.jobs}
@@ -76,16 +77,19 @@ class Schedule:
         return ready
 
     def _settle_finished(self, job: Job) -> bool:
-        """Whether there is nothing to do for it: it is finished, or the folder in its place cannot be used."""
-        if not job.run.finished:
-            return False
+        """Return whether there is nothing to do for a job: it is finished, or the folder in its place is damaged."""
         try:
-            fit.fit(job.recipe, job.run.path.parent)  # checks that the result is this recipe's and readable
+            if not is_finished(job.recipe, job.run.path.parent):
+                return False
+            shortfall = missed(job.run)
         except PicojouleError as fault:
-            self._turn(job, "failed", str(fault))
-        else:
-            job.inherited = 1.0  # not by this sweep
-            self._turn(job, "done")
+            self._change_state(job, "failed", str(fault))
+            return True
+        if shortfall is not None:
+            self.watcher.say(job, shortfall)
+        job.run.remove_checkpoints()  # left by a process that was killed in its last moment
+        job.inherited = 1.0  # not by this sweep
+        self._change_state(job, "done")
         return True
 
     # --- Hearing ------------------------------------------------------------------------------------------------------
@@ -104,15 +108,15 @@ class Schedule:
         elif isinstance(event, Reached):
             job.epoch, job.batch = event.epoch, event.batch
             self.watcher.progress(job)
-        elif isinstance(event, Held):
+        elif isinstance(event, Locked):
             job.attempts -= 1
             job.elsewhere = True
-            self._turn(job, "waiting")
+            self._change_state(job, "waiting")
         elif job.run.finished:  # also if the worker was killed in its last moment
             job.inherited = 1.0 if job.batches is None else job.inherited
-            self._turn(job, "done")
+            self._change_state(job, "done")
         elif stopping or job.attempts < _ATTEMPTS:
-            self._turn(job, "waiting", event.reason)
+            self._change_state(job, "waiting", event.reason)
         else:
             self._fail(job, event.reason)
 
@@ -120,8 +124,8 @@ class Schedule:
         # A process that was killed could not leave its reason in the folder.
         with contextlib.suppress(PicojouleError), job.run.begun(job.recipe):
             job.run.write_failure(reason)
-        self._turn(job, "failed", reason)
+        self._change_state(job, "failed", reason)
 
-    def _turn(self, job: Job, state: State, reason: str = "") -> None:
+    def _change_state(self, job: Job, state: State, reason: str = "") -> None:
         job.state, job.reason = state, reason
         self.watcher.change(job)

@@ -1,4 +1,4 @@
-"""Who runs when, with a crew that does nothing but what the test says."""
+"""Who runs when, with a backend that does nothing but what the test says."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 import picojoule as pj
 import tiny
 from picojoule.io.signals import Interrupted, Stop
-from picojoule.search.sweep.jobs import Begun, Ended, Event, Held, Job, Reached, Said
-from picojoule.search.sweep.schedule import Schedule
+from picojoule.search.sweep.jobs import Begun, Ended, Event, Job, Locked, Reached, Said
+from picojoule.search.sweep.scheduler import Scheduler
 
 Script = Callable[[Job], list[Event]]
 
 
 @dataclass
-class Crew:
+class Backend:
     """Answers each start at once with what the script says; `Ended()` leaves a result behind."""
 
     script: Script
@@ -90,9 +90,9 @@ def jobs_in(folder: Path, recipes: Sequence[pj.Recipe] = RECIPES) -> list[Job]:
     return [Job(recipe, pj.Run(folder / recipe.name)) for recipe in recipes]
 
 
-def go(jobs: list[Job], crew: Crew, stop: Stop | None = None) -> Notes:
+def go(jobs: list[Job], backend: Backend, stop: Stop | None = None) -> Notes:
     notes = Notes()
-    Schedule(jobs, crew, notes).go(stop or Stop(lambda: None))
+    Scheduler(jobs, backend, notes).go(stop or Stop(lambda: None))
     return notes
 
 
@@ -100,10 +100,10 @@ def test_every_run_once_in_order_and_no_more_at_once_than_there_are_places(
     tmp_path: Path, finish: Callable[[Job], None]
 ) -> None:
     jobs = jobs_in(tmp_path)
-    crew = Crew(lambda job: [Ended()], finish)
-    notes = go(jobs, crew)
-    assert crew.started == [(recipe.name, False) for recipe in RECIPES]
-    assert crew.most == 2
+    backend = Backend(lambda job: [Ended()], finish)
+    notes = go(jobs, backend)
+    assert backend.started == [(recipe.name, False) for recipe in RECIPES]
+    assert backend.most == 2
     assert [job.state for job in jobs] == ["done"] * 4
     assert notes.changes[:3] == [(0, "running", ""), (1, "running", ""), (0, "done", "")]
 
@@ -112,16 +112,18 @@ def test_what_is_finished_is_not_done_again(tmp_path: Path, finish: Callable[[Jo
     jobs = jobs_in(tmp_path)
     for job in jobs[1:3]:
         finish(job)
-    crew = Crew(lambda job: [Ended()], finish)
-    go(jobs, crew)
-    assert crew.started == [(RECIPES[0].name, False), (RECIPES[3].name, False)]
+    backend = Backend(lambda job: [Ended()], finish)
+    go(jobs, backend)
+    assert backend.started == [(RECIPES[0].name, False), (RECIPES[3].name, False)]
     assert [job.inherited for job in jobs] == [1, 1, 1, 1]
 
 
 def test_progress_is_that_of_the_training(tmp_path: Path, finish: Callable[[Job], None]) -> None:
     jobs = jobs_in(tmp_path)[:1]
-    crew = Crew(lambda job: [Begun(5, 1, 0), Said("hm"), Reached(1, 1), Reached(2, 0), Reached(3, 0), Ended()], finish)
-    notes = go(jobs, crew)
+    backend = Backend(
+        lambda job: [Begun(5, 1, 0), Said("hm"), Reached(1, 1), Reached(2, 0), Reached(3, 0), Ended()], finish
+    )
+    notes = go(jobs, backend)
     assert notes.shares == pytest.approx([1 / 3, 1.2 / 3, 2 / 3, 1])
     assert notes.said == ["hm"]
     assert jobs[0].inherited == pytest.approx(1 / 3)
@@ -129,9 +131,9 @@ def test_progress_is_that_of_the_training(tmp_path: Path, finish: Callable[[Job]
 
 def test_a_run_that_fails_is_tried_once_more(tmp_path: Path, finish: Callable[[Job], None]) -> None:
     jobs = jobs_in(tmp_path)
-    crew = Crew(lambda job: [Ended("bad luck")] if job.attempts == 1 or job is jobs[2] else [Ended()], finish)
-    notes = go(jobs, crew)
-    assert sorted(crew.started) == sorted((recipe.name, False) for recipe in RECIPES for _ in range(2))
+    backend = Backend(lambda job: [Ended("bad luck")] if job.attempts == 1 or job is jobs[2] else [Ended()], finish)
+    notes = go(jobs, backend)
+    assert sorted(backend.started) == sorted((recipe.name, False) for recipe in RECIPES for _ in range(2))
     assert [job.state for job in jobs] == ["done", "done", "failed", "done"]
     assert jobs[2].reason == "bad luck"
     assert notes.changes.count((2, "waiting", "bad luck")) == 1
@@ -145,9 +147,9 @@ def test_a_run_whose_worker_died_in_its_last_moment_is_done(tmp_path: Path, fini
         finish(job)
         return [Begun(5, 0, 0), Ended("killed")]
 
-    crew = Crew(script, finish)
-    go(jobs, crew)
-    assert len(crew.started) == 4
+    backend = Backend(script, finish)
+    go(jobs, backend)
+    assert len(backend.started) == 4
     assert {job.state for job in jobs} == {"done"}
 
 
@@ -155,9 +157,9 @@ def test_what_another_process_trains_is_left_for_last_and_then_waited_for(
     tmp_path: Path, finish: Callable[[Job], None]
 ) -> None:
     jobs = jobs_in(tmp_path)
-    crew = Crew(lambda job: [Ended()] if job is not jobs[0] or job.elsewhere else [Held()], finish, places=1)
-    go(jobs, crew)
-    assert crew.started == [*((recipe.name, False) for recipe in RECIPES), (RECIPES[0].name, True)]
+    backend = Backend(lambda job: [Ended()] if job is not jobs[0] or job.elsewhere else [Locked()], finish, places=1)
+    go(jobs, backend)
+    assert backend.started == [*((recipe.name, False) for recipe in RECIPES), (RECIPES[0].name, True)]
     assert {job.state for job in jobs} == {"done"}
 
 
@@ -167,11 +169,11 @@ def test_what_another_process_has_finished_meanwhile_is_taken(tmp_path: Path, fi
     def script(job: Job) -> list[Event]:
         if job is jobs[3]:
             finish(jobs[0])
-        return [Held()] if job is jobs[0] else [Ended()]
+        return [Locked()] if job is jobs[0] else [Ended()]
 
-    crew = Crew(script, finish, places=1)
-    go(jobs, crew)
-    assert crew.started == [(recipe.name, False) for recipe in RECIPES]
+    backend = Backend(script, finish, places=1)
+    go(jobs, backend)
+    assert backend.started == [(recipe.name, False) for recipe in RECIPES]
     assert {job.state for job in jobs} == {"done"}
 
 
@@ -179,12 +181,12 @@ def test_a_folder_of_another_recipe_fails_at_once_and_alone(tmp_path: Path, fini
     jobs = jobs_in(tmp_path)
     finish(jobs[1])
     (jobs[1].run.path / "recipe.toml").write_text(RECIPES[0].to_toml())
-    crew = Crew(lambda job: [Ended()], finish)
-    go(jobs, crew)
+    backend = Backend(lambda job: [Ended()], finish)
+    go(jobs, backend)
     assert [job.state for job in jobs] == ["done", "failed", "done", "done"]
     assert "belongs to another recipe" in jobs[1].reason
     assert not (jobs[1].run.path / "failure.txt").exists()
-    assert len(crew.started) == 3
+    assert len(backend.started) == 3
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1, 2]"])
@@ -192,7 +194,7 @@ def test_a_damaged_result_fails_at_once_and_alone(tmp_path: Path, finish: Callab
     jobs = jobs_in(tmp_path)
     finish(jobs[1])
     (jobs[1].run.path / "result.json").write_text(content)
-    go(jobs, Crew(lambda job: [Ended()], finish))
+    go(jobs, Backend(lambda job: [Ended()], finish))
     assert [job.state for job in jobs] == ["done", "failed", "done", "done"]
     assert "result.json" in jobs[1].reason
 
@@ -206,16 +208,16 @@ CHAIN = [FIRST, SECOND, THIRD, RECIPES[0]]
 
 def test_a_run_comes_after_those_it_builds_on(tmp_path: Path, finish: Callable[[Job], None]) -> None:
     jobs = jobs_in(tmp_path, CHAIN)
-    crew = Crew(lambda job: [Ended()], finish)
-    go(jobs, crew)
-    assert [name for name, _ in crew.started] == [CHAIN[number].name for number in (2, 3, 1, 0)]
+    backend = Backend(lambda job: [Ended()], finish)
+    go(jobs, backend)
+    assert [name for name, _ in backend.started] == [CHAIN[number].name for number in (2, 3, 1, 0)]
     assert {job.state for job in jobs} == {"done"}
 
 
 def test_a_run_fails_with_the_one_it_builds_on(tmp_path: Path, finish: Callable[[Job], None]) -> None:
     jobs = jobs_in(tmp_path, CHAIN)
-    crew = Crew(lambda job: [Ended("bad luck")] if job is jobs[2] else [Ended()], finish)
-    go(jobs, crew)
+    backend = Backend(lambda job: [Ended("bad luck")] if job is jobs[2] else [Ended()], finish)
+    go(jobs, backend)
     assert [job.state for job in jobs] == ["failed", "failed", "failed", "done"]
     assert [job.reason for job in jobs[:3]] == [
         f"the run that it builds on, {SECOND.name}, failed",
@@ -223,7 +225,7 @@ def test_a_run_fails_with_the_one_it_builds_on(tmp_path: Path, finish: Callable[
         "bad luck",
     ]
     assert [job.run.failure for job in jobs] == [*(job.reason for job in jobs[:3]), None]
-    assert len(crew.started) == 3
+    assert len(backend.started) == 3
 
 
 def test_a_sweep_that_is_stopped_starts_nothing_more_and_waits_for_what_runs(
@@ -236,9 +238,9 @@ def test_a_sweep_that_is_stopped_starts_nothing_more_and_waits_for_what_runs(
         stop.requested = job is jobs[2]
         return [Ended()]
 
-    crew = Crew(script, finish)
+    backend = Backend(script, finish)
     with pytest.raises(Interrupted, match="stopped with 2 of 4 runs done; the same command goes on"):
-        go(jobs, crew, stop)
-    assert crew.stopped
+        go(jobs, backend, stop)
+    assert backend.stopped
     assert [job.state for job in jobs] == ["done", "done", "waiting", "waiting"]
-    assert len(crew.started) == 3
+    assert len(backend.started) == 3

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from picojoule.io.tables import Estimate
-from picojoule.paper import reference
+from picojoule.paper import published
 
 ABLATIONS = {  # rows of each table, and one number of its last row, read off the page
     "tbl:ablation-vgg11-adam": (22, 99.92),
@@ -34,14 +34,14 @@ SCORES = {  # curves, scores a curve, and AUC(50) of the last curve
 
 
 def test_the_paper_has_twenty_tables_and_five_figures() -> None:
-    kinds = Counter(place.split()[0] for place in reference.places().values())
+    kinds = Counter(place.split()[0] for place in published.places().values())
     assert kinds == {"Table": 20, "Figure": 5}
-    assert reference.places()["tbl:quantitative-comparison-ann2snn"] == "Table 20"
+    assert published.places()["tbl:quantitative-comparison-ann2snn"] == "Table 20"
 
 
 @pytest.mark.parametrize("label", ABLATIONS)
 def test_an_ablation_table(label: str) -> None:
-    rows = reference.ablation(label)
+    rows = published.ablation(label)
     count, dead = ABLATIONS[label]
     assert len(rows) == len({row.setting for row in rows}) == count
     assert rows[0].setting == (0.0, 0.0, False)
@@ -52,7 +52,7 @@ def test_an_ablation_table(label: str) -> None:
 
 
 def test_single_numbers_of_the_ablations() -> None:
-    row = next(row for row in reference.ablation("tbl:ablation-vgg11-adam") if row.setting == (1e-6, 1e-3, False))
+    row = next(row for row in published.ablation("tbl:ablation-vgg11-adam") if row.setting == (1e-6, 1e-3, False))
     assert row[4:] == (
         *(Estimate(0.76, 0.00962), Estimate(0.07829, 0.00076)),
         *(Estimate(0.6802, 0.00504), Estimate(0.01378, 0.00016)),
@@ -60,22 +60,22 @@ def test_single_numbers_of_the_ablations() -> None:
 
 
 def test_the_misprinted_ablation_repeats_another_number_for_number() -> None:
-    assert reference.ablation("tbl:ablation-cnn6-adam") == reference.ablation("tbl:ablation-vgg11-msgd")
-    assert [label for label in ABLATIONS if reference.is_no_reference(label)] == ["tbl:ablation-cnn6-adam"]
-    assert reference.ablation("tbl:ablation-cnn6-msgd")[0].accuracy.mean == 0.9202
+    assert published.ablation("tbl:ablation-cnn6-adam") == published.ablation("tbl:ablation-vgg11-msgd")
+    assert [label for label in ABLATIONS if published.is_misprinted(label)] == ["tbl:ablation-cnn6-adam"]
+    assert published.ablation("tbl:ablation-cnn6-msgd")[0].accuracy.mean == 0.9202
 
 
 @pytest.mark.parametrize("label", SCORES)
 def test_a_table_of_scores(label: str) -> None:
     curves, scores, last = SCORES[label]
-    found = reference.scores(label)
+    found = published.scores(label)
     assert len(found) == curves
     assert {len(each) for each in found.values()} == {scores}
     assert list(found.values())[-1]["AUC(50)"] == pytest.approx(last, abs=1e-9)
 
 
 def test_single_scores() -> None:
-    found = reference.scores("tbl:quantitative-comparison-fmnist-cnn6-adam")
+    found = published.scores("tbl:quantitative-comparison-fmnist-cnn6-adam")
     assert list(found)[:4] == CURVES
     assert found["Ω_syn (p = 1)"] == {
         "AUC(70)": 0.6802,
@@ -85,14 +85,14 @@ def test_single_scores() -> None:
         "MI(70)": 3.465,
         "MI(50)": 3.610,
     }
-    assert list(reference.scores("tbl:quantitative-comparison-ann2snn"))[2:] == [
+    assert list(published.scores("tbl:quantitative-comparison-ann2snn"))[2:] == [
         f"conversion (T = {steps})" for steps in (1, 5, 10)
     ]
 
 
 def test_the_comparison_with_conversion_repeats_the_scores_of_the_penalties() -> None:
-    here = reference.scores("tbl:quantitative-comparison-ann2snn")
-    there = reference.scores("tbl:quantitative-comparison-fmnist-cnn6-adam")
+    here = published.scores("tbl:quantitative-comparison-ann2snn")
+    there = published.scores("tbl:quantitative-comparison-fmnist-cnn6-adam")
     assert here["Ω_syn (p = 1)"] == there["Ω_syn (p = 1)"]
     assert here["Ω_syn (p = 2)"] == there["Ω_syn (p = 2)"]
 
@@ -102,7 +102,7 @@ def test_most_printed_mutual_information_counts_points() -> None:
     values = [
         value
         for label in SCORES
-        for scores in reference.scores(label).values()
+        for scores in published.scores(label).values()
         for name, value in scores.items()
         if name.startswith("MI")
     ]
@@ -115,23 +115,23 @@ def test_most_printed_mutual_information_counts_points() -> None:
 
 
 def test_the_small_tables() -> None:
-    assert reference.totals()["vgg11"] == {
+    assert published.totals()["vgg11"] == {
         "energy": 2_526_060_544,
         "syn": 2_526_060_544,
         "total": 249_856,
         "balance": 10,
     }
-    assert reference.training_time() == {"none": 1.0, "syn": 0.998, "total": 0.968, "balance": 0.999}
-    rows = reference.hyperparameters()
+    assert published.training_time() == {"none": 1.0, "syn": 0.998, "total": 0.968, "balance": 0.999}
+    rows = published.hyperparameters()
     assert len(rows) == 8
     assert rows[2] == ("cnn7", "adam", "sigmoid", 1e-2, 1e-7, False, 0.45, None)
-    assert set(reference.architectures()) == {"cnn7", "vgg11", "resnet18", "ResA(x)", "ResB(x)"}
+    assert set(published.architectures()) == {"cnn7", "vgg11", "resnet18", "ResA(x)", "ResB(x)"}
 
 
 def test_every_misprint_belongs_to_a_table_or_figure() -> None:
-    for label in reference.places():
-        for text in reference.misprints([label]):
+    for label in published.places():
+        for text in published.misprints([label]):
             assert text.endswith(".")
-    marked = {label for label in reference.places() if reference.misprints([label])}
+    marked = {label for label in published.places() if published.misprints([label])}
     assert {"tbl:ablation-cnn6-adam", "tbl:comparison-scaling-factor-metrics", "tbl:network-architecture"} <= marked
-    assert not reference.misprints(["tbl:hyperparameter"])
+    assert not published.misprints(["tbl:hyperparameter"])
