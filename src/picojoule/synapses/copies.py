@@ -1,4 +1,4 @@
-"""Scaled copies of the same spikes, for which the gradient was changed."""
+"""Scaled copies of the same spikes, by which models change a gradient and leave the values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Part:
 
 
 class Copies:
-    """Tensors that are a number times another, so that parts of spikes that add up to them again count once.
+    """A record of tensors that are a number times another, so that parts of spikes that add up to them count once.
 
     Scaling a gradient does that: 0.3 z + (0.7 z).detach() has the values of z, and costs what z costs. Only sums with a
     detached term are taken for that; of all others, such as 2 z - z, both sides' connections add up.
@@ -43,7 +43,7 @@ class Copies:
         """Whether the model has gradients switched on; the structural pass keeps them on whatever it does."""
 
     def whole(self, name: str, call: Call) -> Tensor | None:
-        """The tensor that a sum of parts of it gives back."""
+        """Find the tensor that a sum of parts of it gives back; None if the operation is no such sum."""
         total = self._sum(name, call)
         return total.base if total and total.cut and math.isclose(total.factor, 1, rel_tol=1e-6) else None
 
@@ -66,7 +66,7 @@ class Copies:
         return None
 
     def _sum(self, name: str, call: Call) -> _Part | None:
-        """Both terms of a sum together, if they are parts of the same tensor."""
+        """Add both terms of a sum, if they are parts of the same tensor."""
         first, second = call.argument(0, "input"), call.argument(1, "other")
         if name not in ("add", "sub", "subtract") or not (isinstance(first, Tensor) and isinstance(second, Tensor)):
             return None
