@@ -1,4 +1,4 @@
-"""What a constant beside activations makes of them: weights of a layer that is written by hand."""
+"""Constants beside activations: when they are the weights of a layer that is written by hand."""
 
 from __future__ import annotations
 
@@ -15,10 +15,18 @@ _SHIFTING = frozenset("add add_ sub sub_ subtract subtract_ rsub __rsub__".split
 
 
 def constants_in(name: str, call: Call, origin: Origin) -> Origin:
-    """How the constants of one operation show in its result, for a later sum to notice.
+    """Say how the constants of one operation show in its result, for a later sum to notice.
 
     Spikes times a number each, and any nonlinear function of their distance to numbers (a comparison with a prototype),
     become synapses when the elements are added up. So do currents that meet several constants each.
+
+    Args:
+        name: The operation's name in PyTorch.
+        call: Its arguments.
+        origin: What the arguments carry.
+
+    Returns:
+        What the result carries beside that.
     """
     given = (*call.args, *call.kwargs.values())
     constants = [value for value in given if is_constant_tensor(call, value) and bool(value.any())]

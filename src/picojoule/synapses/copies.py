@@ -1,4 +1,4 @@
-"""Scaled copies of the same spikes, for which the gradient was changed."""
+"""Scaled copies of the same spikes, by which models change a gradient and leave the values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Part:
 
 
 class Copies:
-    """Tensors that are a number times another, so that parts of spikes that add up to them again count once.
+    """A record of tensors that are a number times another, so that parts of spikes that add up to them count once.
 
     Scaling a gradient does that: 0.3 z + (0.7 z).detach() has the values of z, and costs what z costs. Only sums with a
     detached term are taken for that; of all others, such as 2 z - z, both sides' connections add up.
@@ -46,7 +46,7 @@ class Copies:
         """Whether the model has gradients switched on; the structural pass keeps them on whatever it does."""
 
     def whole(self, name: str, call: Call) -> Tensor | None:
-        """The tensor that a sum of parts of it gives back: the latest one with those values."""
+        """Find the latest tensor that a sum of parts of it gives back; None if the operation is no such sum."""
         total = self._sum(name, call)
         if total is None or not total.cut:
             return None
@@ -94,7 +94,7 @@ class Copies:
         return None if constant is None else self._of(x).times(1 / constant if "div" in name else constant)
 
     def _sum(self, name: str, call: Call) -> _Part | None:
-        """Both terms of a sum together, if they are parts of the same tensor."""
+        """Add both terms of a sum, if they are parts of the same tensor."""
         first, second = call.argument(0, "input"), call.argument(1, "other")
         if name.removesuffix("_") not in ("add", "sub", "subtract") or not (
             isinstance(first, Tensor) and isinstance(second, Tensor)

@@ -15,10 +15,11 @@ from picojoule.synapses.rules.passing import RANDOM
 from picojoule.synapses.tags import Origin, Tags
 
 _DRAWS = 4
+"""Positive, negative, large of either sign, small of either sign."""
 
 
 class Masks:
-    """Which synapses masks leave: what is not zero whatever the weights are.
+    """A record of the synapses that masks leave: what is not zero whatever the weights are.
 
     A mask is a constant of the model (a buffer, or made of buffers and numbers), never a parameter, whose zeros may be
     gone after the next step of training, and never drawn: what dropout takes away is counted. A weight's own zeros are
@@ -39,7 +40,7 @@ class Masks:
             self._pruned |= {id(mask): mask, id(weight): weight}
 
     def mask_of(self, constant: Any) -> Tensor | None:
-        """Where the constant in a product is not zero, if it has zeros that are there to stay."""
+        """Find where the constant in a product is not zero, if it has zeros that are there to stay."""
         if isinstance(constant, bool | int | float):
             return torch.zeros((), dtype=torch.bool) if constant == 0 else None
         if not isinstance(constant, Tensor):
@@ -55,16 +56,27 @@ class Masks:
         return mask is not None and id(constant) not in self._pruned and not bool(mask.any())
 
     def left_of(self, weight: Tensor) -> Tensor:
-        """The synapses of a weight as ones and zeros, float64 on the CPU."""
+        """Find the synapses of a weight, as ones and zeros, float64 on the CPU.
+
+        Args:
+            weight: The weight of a synaptic operation.
+
+        Returns:
+            A tensor of the weight's shape.
+
+        Raises:
+            PicojouleError: It cannot be known which synapses are left, or none would be; a clause that follows the
+                name of the operation.
+        """
         left = self.entry(weight) if id(weight) in self._left else torch.ones((), dtype=torch.bool)
         if left is None:
             raise PicojouleError(
-                "has a weight that is made from a pruned or masked one, so it cannot be known which synapses are left; "
+                "has a weight that is made from a pruned or masked one, so it cannot be known which synapses are left: "
                 "use the masked weight as it is"
             )
         if id(weight) not in self._pruned and not bool(left.any()):
             raise PicojouleError(
-                "has a weight that a tensor of the model makes zero everywhere, so that no synapse would be left; if "
+                "has a weight that a tensor of the model makes zero everywhere, so that no synapse would be left: if "
                 "that is a mask, leave this layer out, and if it changes later, trace with a value that it takes then"
             )
         return left.cpu().double().expand(weight.shape)
@@ -77,7 +89,18 @@ class Masks:
         target: Any,
         run: Callable[[], Any],
     ) -> Any:
-        """The result of `run`, an operation on constants, noting where it is zero whatever the weights are."""
+        """Run an operation on constants and note where its result is zero whatever the weights are.
+
+        Args:
+            func: The operation.
+            args: Its arguments.
+            kwargs: Its named arguments.
+            target: What it writes into, or None.
+            run: Runs it as it is.
+
+        Returns:
+            The result of `run`.
+        """
         taken = _tensors((args, kwargs))
         if not any(map(self._is_made_of_weights, taken)):
             return run()
@@ -85,7 +108,7 @@ class Masks:
         out = run()
         made = _tensors(out) if before is None else [target]
         if made:
-            again = _Again(self, func, args, kwargs, target, before)
+            again = _Rerun(self, func, args, kwargs, target, before)
             try:
                 if func.__name__ in RANDOM:
                     raise PicojouleError("what is drawn differs without other weights")
@@ -100,7 +123,7 @@ class Masks:
         return out
 
     def entry(self, tensor: Tensor) -> Tensor | None:
-        """Where a tensor made of weights is left; a parameter is left everywhere."""
+        """Find where a tensor made of weights is left; a parameter is left everywhere."""
         if id(tensor) not in self._left:
             self._left[id(tensor)] = (tensor, _everywhere(tensor))
         left = self._left[id(tensor)][1]
@@ -128,7 +151,7 @@ class Masks:
                 self._left[id(tensor)] = (tensor, left)
 
 
-class _Again:
+class _Rerun:
     """One operation on weights, run again on other numbers."""
 
     def __init__(
@@ -145,7 +168,7 @@ class _Again:
         """What the operation writes into, and what stood there."""
 
     def left_of_results(self) -> list[Tensor]:
-        """Where each result of the operation is left."""
+        """Find where each result of the operation is left."""
         found: list[Tensor] = []
         for draw in range(_DRAWS):
             numbers: dict[int, Tensor] = {}
@@ -170,7 +193,7 @@ class _Again:
         return left
 
     def _drawn(self, draw: int, numbers: dict[int, Tensor], tensor: Tensor) -> Tensor:
-        """Other numbers in a tensor's place: positive, negative, large and small of either sign."""
+        """Draw other numbers in a tensor's place: positive, negative, large and small of either sign."""
         if id(tensor) in numbers:
             return numbers[id(tensor)]
         value = self._before if self._before is not None and tensor is self._target else tensor.detach()
@@ -190,7 +213,7 @@ class _Again:
 
 
 def _everywhere(tensor: Tensor) -> Tensor:
-    """True at each element, as a dense tensor: sparse layouts have no comparison and no filling."""
+    """Make True at each element, as a dense tensor: sparse layouts have no comparison and no filling."""
     if tensor.layout == torch.strided:
         return torch.ones_like(tensor, dtype=torch.bool)
     return torch.ones(tensor.shape, dtype=torch.bool, device=tensor.device)

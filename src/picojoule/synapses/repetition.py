@@ -1,4 +1,4 @@
-"""What another call of the same model would run: it must be what the traced call ran.
+"""Repetition: another call of the same model must run what the traced call ran.
 
 ψ is one table for every call and every batch size. So a model is called twice, from the state that it is found in and
 from the state that the first call leaves, and once with another number of samples; weights that no call has touched are
@@ -23,7 +23,15 @@ _SYNAPTIC_TYPES = (nn.Linear, nn.Bilinear, ConvNd, nn.RNNBase, nn.RNNCellBase, n
 
 
 def check_second_call(first: Recording, second: Recording) -> None:
-    """Refuse a model whose second call runs other synapses than its first, or carries spikes over to it."""
+    """Refuse a model whose second call runs other synapses than its first, or carries spikes over to it.
+
+    Args:
+        first: What the first call recorded.
+        second: What the second call recorded, in the state that the first has left.
+
+    Raises:
+        PicojouleError: The two differ.
+    """
     before, after = Counter(_synapses(first)), Counter(_synapses(second))
     different = [*(after - before), *(before - after)]
     if different:
@@ -42,7 +50,7 @@ def check_second_call(first: Recording, second: Recording) -> None:
 
 
 def _synapses(recording: Recording) -> Iterator[tuple[Any, ...]]:
-    """What must be the same in every call, each beginning with its name."""
+    """List what must be the same in every call, each beginning with its name."""
     for name, leaves in recording.leaves.items():
         yield from ((f"the layer {name!r}", number, tuple(leaf.shape)) for number, leaf in enumerate(leaves))
     for call in recording.calls:
@@ -50,7 +58,7 @@ def _synapses(recording: Recording) -> Iterator[tuple[Any, ...]]:
 
 
 def _carried(first: Recording, second: Recording) -> list[str]:
-    """The layers whose spikes of the first call reach synapses in the second."""
+    """List the layers whose spikes of the first call reach synapses in the second."""
     if not second.reached:
         return []
     leaves = [(name, leaf) for name, calls in first.leaves.items() for leaf in calls]
@@ -63,7 +71,15 @@ def _carried(first: Recording, second: Recording) -> list[str]:
 
 
 def check_all_weights_ran(model: nn.Module, recording: Recording) -> None:
-    """Refuse a model with layers of weights that its forward pass never touched."""
+    """Refuse a model with layers of weights that its forward pass never touched.
+
+    Args:
+        model: The network.
+        recording: What its call recorded.
+
+    Raises:
+        PicojouleError: Some weights were not used; the message names them.
+    """
     idle = [name for name, tensor in model.named_parameters() if _is_idle(model, name, tensor, recording.touched)]
     if idle:
         raise PicojouleError(
@@ -95,6 +111,7 @@ class OtherBatch:
         return any(_batch_axis(tuple(shape), self._samples, self._layout) is not None for shape in shapes)
 
     def of(self, values: Any) -> Any:
+        """Resize every tensor in a nest of values that holds the samples."""
         return tree_map_only(Tensor, self._resized, values)
 
     def resize_state(self, model: nn.Module) -> None:
@@ -118,7 +135,7 @@ class OtherBatch:
 
 
 def _batch_axis(shape: tuple[int, ...], samples: int, layout: TimeLayout) -> int | None:
-    """The axis of the samples, also where it holds the time steps as well."""
+    """Find the axis of the samples, also where it holds the time steps as well."""
     if layout.steps > 1 and shape[:2] in ((layout.steps, samples), (samples, layout.steps)):
         return shape[:2].index(samples)
     if shape and shape[0] in (samples, layout.steps * samples if layout.folded else samples):

@@ -1,4 +1,4 @@
-"""A model put back exactly as it was found."""
+"""A snapshot of a model, which puts it back exactly as it was found."""
 
 from __future__ import annotations
 
@@ -20,15 +20,21 @@ from picojoule.spikes.hooks import changing
 
 @contextlib.contextmanager
 def unchanged(model: nn.Module) -> Iterator[None]:
-    """Whatever happens inside, the model leaves with the values, modes, states and random numbers that it came with.
+    """Put a model back after the block: values, modes, states and random numbers are those that it came with.
 
     Covers attributes that a forward pass replaces (a membrane potential, a step counter), containers and tensors that
     it writes in place (a list of spikes, batch-norm statistics, buffers), gradients, and PyTorch's random number
     generators. Not covered is what the model keeps outside its modules: in other objects, globals or files. One thread
     at a time is in such a block; the others wait.
+
+    Args:
+        model: The network.
+
+    Raises:
+        PicojouleError: The model holds something that could not be put back, or that was not.
     """
     with changing():
-        held = _Held()
+        held = _Snapshot()
         for module in model.modules():
             held.remember(vars(module))
         devices = {tensor.tensor.device for tensor in held.tensors}
@@ -39,7 +45,7 @@ def unchanged(model: nn.Module) -> Iterator[None]:
                 held.restore()
 
 
-class _Held:
+class _Snapshot:
     """Everything that a module's attributes hold: containers with their contents, tensors with their values."""
 
     def __init__(self) -> None:
@@ -111,7 +117,7 @@ class _TensorBefore:
     def of(cls, tensor: Tensor) -> _TensorBefore:
         if is_lazy(tensor):
             raise PicojouleError(
-                "the model has parameters without a shape yet (lazy modules): run it once on real data before"
+                "the model has parameters without a shape yet (lazy modules): run it once on real data first"
             )
         grad = tensor.grad if tensor.is_leaf else None
         try:
@@ -149,7 +155,7 @@ class _TensorBefore:
 
 
 def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The tensors that hold the numbers: those of a sparse one are several."""
+    """List the tensors that hold the numbers: those of a sparse one are several."""
     if tensor.layout == torch.sparse_coo:
         return sparse_parts(tensor)
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
@@ -160,7 +166,7 @@ def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
 
 
 def _places(tensor: Tensor) -> list[int]:
-    """Where the numbers lie in memory."""
+    """Find where the numbers lie in memory."""
     return [part.data_ptr() for part in _parts(tensor)]
 
 

@@ -1,4 +1,4 @@
-"""The table of ψ: the layers of a network, and how many synapses a spike of each neuron reaches."""
+"""The table of ψ: the layers of a network, and the number of synapses that a spike of each neuron reaches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from picojoule.synapses.rules import Psi
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """One layer of weights that spikes of a layer reach."""
+    """A layer of weights that the spikes of a layer reach."""
 
     fan_out: Tensor
     """How many of its synapses a spike of each neuron reaches; over all targets they add up to ψ."""
@@ -29,27 +29,40 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One spiking layer, or one relay (a max pool that passes spikes on and has no neurons of its own)."""
+    """A spiking layer, or a relay (a max pool that passes spikes on and has no neurons of its own).
+
+    Attributes:
+        name: Its name in `model.named_modules()`.
+        fan_out: ψ of each neuron, in the shape of the layer's map without the batch: int64 for `psi="exact"`, else
+            float64.
+        relay: Whether it is a relay.
+        targets: Where the spikes go: ψ apart by layers of weights. For a ψ written by hand, one target of unknown size.
+
+    >>> import torch
+    >>> layer = Layer("spike1", torch.full((2, 3, 3), 4))
+    >>> layer.shape, layer.neurons, layer.synapses
+    ((2, 3, 3), 18, 72)
+    """
 
     name: str
     fan_out: Tensor
-    """ψ of each neuron, in the shape of the layer's map without the batch."""
     relay: bool = False
     targets: tuple[Target, ...] = ()
-    """Where the spikes go: ψ apart by layers of weights. For a ψ written by hand, one target of unknown size."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.fan_out, Tensor):
-            raise PicojouleError(f"fan_out of the layer {self.name!r} is no tensor: give ψ of each neuron as one")
+            raise PicojouleError(f"fan_out of the layer {self.name!r} is not a tensor: give ψ of each neuron as one")
         if not self.targets and bool((self.fan_out != 0).any()):
             object.__setattr__(self, "targets", (Target(self.fan_out, weights=0, outputs=0),))
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the layer's map, without the batch."""
         return tuple(self.fan_out.shape)
 
     @property
     def neurons(self) -> int:
+        """The number of neurons; a relay has none."""
         return 0 if self.relay else self.fan_out.numel()
 
     @property
@@ -59,7 +72,29 @@ class Layer:
 
 
 class Synapses(Mapping[str, Layer]):
-    """The layers of one network with their ψ, in the order in which they fire."""
+    """The layers of a network with their ψ, by name and in the order in which they fire.
+
+    What `picojoule.trace` returns and both `EnergyMeter` and `Penalty` read. `print(synapses)` shows a table.
+
+    Args:
+        layers: The layers by name.
+        psi: The convention by which ψ was counted.
+        input_shape: The shape of one sample.
+        steps: Time steps in the traced forward pass.
+        encoder_macs: Multiply-accumulates of the synapses that the input feeds, per sample and traced pass.
+        dense_macs: Multiply-accumulates of the dense ReLU twin: every synapse once, whatever feeds it.
+
+    Raises:
+        PicojouleError: `layers` is not a dictionary of `Layer`.
+
+    >>> import torch, picojoule as pj
+    >>> net = torch.nn.Sequential(pj.declare_spiking(torch.nn.Identity()), torch.nn.Linear(4, 3))
+    >>> synapses = pj.trace(net, torch.zeros(1, 4))
+    >>> synapses
+    Synapses(1 layers, 4 neurons, 12 synapses, psi='exact')
+    >>> synapses["0"].fan_out
+    tensor([3, 3, 3, 3])
+    """
 
     def __init__(
         self,
@@ -77,11 +112,8 @@ class Synapses(Mapping[str, Layer]):
         self.psi = psi
         self.input_shape = input_shape
         self.steps = steps
-        """Time steps in the traced forward pass."""
         self.encoder_macs = encoder_macs
-        """Multiply-accumulates of the synapses that the input feeds, per sample and traced pass."""
         self.dense_macs = dense_macs
-        """Multiply-accumulates of the dense ReLU twin: every synapse once, whatever feeds it."""
 
     def __getitem__(self, name: str) -> Layer:
         return self._layers[name]
@@ -99,14 +131,20 @@ class Synapses(Mapping[str, Layer]):
 
     @property
     def neurons(self) -> int:
+        """The number of neurons of all layers: Ω_total(1) for p = 1."""
         return sum(layer.neurons for layer in self._layers.values())
 
     @property
     def synapses(self) -> int:
+        """Σ_l Σ_i ψ_{l,i}, the synaptic operations if everything fired once: Ω_syn(1) for p = 1."""
         return sum(layer.synapses for layer in self._layers.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Totals and layers as exact integers; `penalty_at_one` is Ω(1) for p = 1."""
+        """Return totals and layers as `picojoule profile --json` prints them, in exact integers.
+
+        Returns:
+            A dictionary of numbers and strings; `penalty_at_one` is Ω(1) for p = 1.
+        """
         return {
             "input_shape": list(self.input_shape),
             "psi": self.psi,
@@ -129,6 +167,7 @@ class Synapses(Mapping[str, Layer]):
         }
 
     def table(self) -> Table:
+        """Make the table that `print(synapses)` shows."""
         table = Table(
             title=f"ψ = {self.psi}, input {'×'.join(map(str, self.input_shape))}",
             caption=f"Ω(1), p = 1: syn {self.synapses:,}, total {self.neurons:,}, balance {len(self.spiking)}.   "

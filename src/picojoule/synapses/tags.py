@@ -1,4 +1,4 @@
-"""Where tensors come from: the tags that the structural pass keeps of everything it sees."""
+"""Tags of tensors: where each tensor of a structural pass comes from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from picojoule.kernels.torch_private import (
 
 
 class Origin(enum.Flag):
-    """What a tensor carries; a sum of two tensors carries both."""
+    """The origin of a tensor: what it carries; a sum of two tensors carries both."""
 
     CONSTANT = enum.auto()
     WEIGHT = enum.auto()
@@ -62,6 +62,8 @@ STRANGE = Origin.UNSEEN | Origin.HELD
 
 @dataclass(frozen=True)
 class Tag:
+    """What is known of a tensor: its origin and, where that is trouble, whom to blame and what to do."""
+
     origin: Origin
     blame: str = ""
     """For currents and opaque values: what made them, in words for an error message."""
@@ -69,12 +71,12 @@ class Tag:
 
     def __or__(self, other: Tag) -> Tag:
         first, second = (self, other) if self.blame else (other, self)
-        worse = second if second.blame and _gravity(second) > _gravity(first) else first
+        worse = second if second.blame and _severity(second) > _severity(first) else first
         return Tag(self.origin | other.origin, worse.blame, worse.remedy)
 
 
-def _gravity(tag: Tag) -> int:
-    """Which of two is to be blamed."""
+def _severity(tag: Tag) -> int:
+    """Rank tags by how much their `blame` explains."""
     return (Origin.OPAQUE in tag.origin) + (Origin.COSTLY in tag.origin)
 
 
@@ -88,7 +90,7 @@ HIDDEN = Tag(
 
 
 class Tags:
-    """The tag of every tensor of one forward pass, and of the memory that was written in place."""
+    """The tags of all tensors of one forward pass, and of the memory that was written in place."""
 
     def __init__(self, model: nn.Module, pruned: list[tuple[nn.Module, str]]) -> None:
         self._by_tensor: dict[int, tuple[Tensor, Tag]] = {}
@@ -104,9 +106,11 @@ class Tags:
             self.put(tensor, Tag(Origin.CONSTANT | Origin.WEIGHT))
 
     def put(self, tensor: Tensor, tag: Tag) -> None:
+        """Give a tensor its tag."""
         self._by_tensor[id(tensor)] = (tensor, tag)  # the reference keeps the id from being used again
 
     def get(self, tensor: Tensor) -> Tag:
+        """Return the tag of a tensor, with what was written into its memory since."""
         entry = self._by_tensor.get(id(tensor))
         tag = entry[1] if entry is not None else UNKNOWN
         if self._written:
@@ -117,7 +121,7 @@ class Tags:
         return tag
 
     def joint(self, values: Any) -> Tag:
-        """The tag of everything in a nest of values together."""
+        """Join the tags of all tensors in a nest of values."""
         tag = Tag(Origin(0))
         for leaf in tree_leaves(values):
             if isinstance(leaf, Tensor):
@@ -125,6 +129,7 @@ class Tags:
         return tag
 
     def is_activation(self, value: Any) -> bool:
+        """Whether a nest of values carries anything but constants."""
         return bool(self.joint(value).origin & ~INERT)
 
     def overwrite(self, target: Any, tag: Tag) -> None:
@@ -135,7 +140,7 @@ class Tags:
 
 
 def tensors_in(value: Any, depth: int = 4) -> list[Tensor]:
-    """The tensors in a nest of values, also of objects that PyTorch does not know (a dataclass of results)."""
+    """List the tensors in a nest of values, also of objects that PyTorch does not know (a dataclass of results)."""
     found = []
     for leaf in tree_leaves(value):
         if isinstance(leaf, Tensor):
@@ -146,7 +151,7 @@ def tensors_in(value: Any, depth: int = 4) -> list[Tensor]:
 
 
 def pruned_tensors(model: nn.Module) -> list[tuple[nn.Module, str]]:
-    """Modules and the names of their tensors that `torch.nn.utils.prune` masks."""
+    """List the modules, and the names of their tensors, that `torch.nn.utils.prune` masks."""
     return [
         (module, pruned_tensor_name(hook))
         for module in model.modules()
@@ -161,5 +166,6 @@ def _has_connections(spikes: Tensor) -> bool:
 
 
 def _memory(tensor: Tensor) -> int:
+    """Identify the memory that a tensor lies in, the same for all its views."""
     with torch_function_disabled():  # asked by the pass, not by the model, which may not look there
         return storage_identity(tensor) if tensor.layout == torch.strided else id(tensor)

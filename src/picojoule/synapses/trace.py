@@ -144,7 +144,7 @@ def trace(
 
 @dataclass(frozen=True)
 class _Count:
-    """What one call of the model comes to, for one sample."""
+    """What one call of the model recorded, for one sample."""
 
     samples: int
     psi_of: dict[str, Tensor]
@@ -152,6 +152,7 @@ class _Count:
 
 
 def _counted(model: nn.Module, recording: Recording, layout: TimeLayout, psi: Psi) -> _Count:
+    """Differentiate what spikes reach by the spikes: ψ of each layer."""
     leaves = [leaf for calls in recording.leaves.values() for leaf in calls]
     gradients: list[Tensor | None] = [None] * len(leaves)
     if recording.reached:
@@ -206,12 +207,12 @@ def _check_other_batch(
             raise PicojouleError(
                 f"a spike of {name!r} reaches other synapses in a batch of {other.samples} than in one of "
                 f"{count.samples}: the model mixes the samples of a batch (a mean over its axis, for example), so ψ is "
-                "no property of the network; keep the samples apart"
+                "not a property of the network: keep the samples apart"
             )
 
 
 def _one_step(name: str, by_step: list[Tensor], psi: Psi) -> Tensor:
-    """ψ of one sample in one step, which must be the same in all of them."""
+    """Return ψ of one sample in one step, which must be the same in all of them."""
     if by_step[0].dim() < 2:
         raise PicojouleError(
             f"the layer {name!r} emitted shape {tuple(by_step[0].shape)}, which has no axis beside the batch: give an "
@@ -228,7 +229,7 @@ def _one_step(name: str, by_step: list[Tensor], psi: Psi) -> Tensor:
 
 
 def _targets(recording: Recording, psi_of: dict[str, Tensor], times: int) -> dict[str, tuple[Target, ...]]:
-    """ψ of every layer, apart by the weights that its spikes reach; `times` is samples by steps in the traced pass."""
+    """Take ψ of every layer apart by the weights that its spikes reach; `times` is samples times steps."""
     by_weight: dict[int, list[SynapticCall]] = {}
     for call in recording.calls:
         if call.reached is not None:
@@ -250,6 +251,7 @@ def _targets(recording: Recording, psi_of: dict[str, Tensor], times: int) -> dic
 
 
 def _check_samples(samples: int, given: tuple[int, ...], layout: TimeLayout) -> None:
+    """Refuse an example whose batch axis is not that of the spikes."""
     if not (layout.one_call_holds_all_steps or samples == given[0] or layout.can_loop_over(given, samples)):
         raise PicojouleError(
             f"the layers emit {samples} samples for an example of {given[0]}: the first axis of the example and of "
@@ -264,7 +266,7 @@ def _check_samples(samples: int, given: tuple[int, ...], layout: TimeLayout) -> 
 
 
 def _dense_macs(calls: list[SynapticCall], samples: int, layout: TimeLayout) -> int:
-    """All multiply-accumulates of one step: the ReLU twin has no time."""
+    """Count all multiply-accumulates of one step: the ReLU twin has no time."""
     macs: Counter[int] = Counter()
     steps: Counter[int] = Counter()
     for call in calls:

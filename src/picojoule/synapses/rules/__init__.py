@@ -1,4 +1,4 @@
-"""What each operation does to connections: the table that the structural pass reads.
+"""Rules: what each operation does to connections, as the structural pass reads it.
 
 Two kinds of operation matter between a spike and the neuron that receives it.
 

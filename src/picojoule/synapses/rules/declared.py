@@ -1,4 +1,4 @@
-"""Operations without a rule: what to do about one, and how to declare one."""
+"""Declared rules: those that users add, for one call or for the process, and what to do about a missing one."""
 
 from __future__ import annotations
 
@@ -100,9 +100,11 @@ def _checked_rule(name: str, rule: PassingRule) -> PassingRule:
 
 
 def _checked_identity(call: Call) -> Any:
-    """`identity` for an operation of which only the user says that it keeps each element in its place."""
+    """Apply `identity` to an operation of which only the user says that it keeps each element in its place."""
     args, kwargs = tree_map_only(Tensor, shadow, (call.args, call.kwargs))
     before, after = call.argument(0, "input"), call.run(*args, **kwargs)
     if not isinstance(after, Tensor) or after.shape != before.shape:
-        raise PicojouleError("does not keep the shape of what it takes, so rules.identity is not its rule")
+        raise PicojouleError(
+            "does not keep the shape of what it takes, so rules.identity is not its rule: give it one of your own"
+        )
     return identity(call)

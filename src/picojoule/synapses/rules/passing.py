@@ -1,4 +1,4 @@
-"""Operations that carry values on: outputs whose derivative is the number of connections."""
+"""Passing rules, for operations that carry values on: outputs whose derivative is the number of connections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,18 @@ rule."""
 
 
 def identity(call: Call) -> Any:
-    """Every element passes on its own connections, whatever the operation does to its value."""
+    """Pass on each element's own connections, whatever the operation does to its value: ∂out_i/∂in_i = 1.
+
+    Args:
+        call: The call of an operation that keeps the shape of its first argument.
+
+    Returns:
+        The first argument; `NotImplemented` where that is no activation.
+
+    >>> x = torch.ones(2)
+    >>> identity(Call(torch.sigmoid, (x,), {}, "exact", torch.is_tensor))
+    tensor([1., 1.])
+    """
     x = call.argument(0, "input")
     if not call.is_activation(x):
         return NotImplemented
@@ -28,13 +39,23 @@ def identity(call: Call) -> Any:
 
 
 def aliased(call: Call) -> Any:
-    """Another name for the same memory, whose gradient the operation would cut: a detached spike still costs."""
+    """Give the same memory another name, where the operation would cut the gradient: a detached spike still costs."""
     x: Tensor = call.args[0]
     return x if call.in_place else x.view_as(x)
 
 
 def natural(call: Call) -> Any:
-    """The operation moves, copies, drops or adds elements: its own derivative counts connections."""
+    """Run the operation itself, which moves, copies, drops or adds elements: its own derivative counts connections.
+
+    Args:
+        call: The call of an operation with one activation, its first argument.
+
+    Returns:
+        The operation's own output; `NotImplemented` where other arguments are activations too.
+
+    >>> natural(Call(torch.flip, (torch.tensor([1.0, 2.0]), (0,)), {}, "exact", torch.is_tensor))
+    tensor([2., 1.])
+    """
     x = call.argument(0, "input")
     others = [*call.args[1:], *(value for key, value in call.kwargs.items() if key != "input")]
     if not call.is_activation(x) or any(map(call.is_activation, others)):
@@ -43,7 +64,7 @@ def natural(call: Call) -> Any:
 
 
 def indexing(call: Call) -> Any:
-    """x[...] by numbers, slices or constant index tensors; an index that depends on data has no rule."""
+    """Index x[...] by numbers, slices or constant index tensors; an index that depends on data has no rule."""
     index = call.args[1] if isinstance(call.args[1], tuple) else (call.args[1],)
     if any(map(call.is_activation, index)):
         return NotImplemented
@@ -51,7 +72,7 @@ def indexing(call: Call) -> Any:
 
 
 def assignment(call: Call) -> Any:
-    """x[...] = y by numbers, slices or constant index tensors."""
+    """Assign x[...] = y by numbers, slices or constant index tensors."""
     index = call.args[1] if isinstance(call.args[1], tuple) else (call.args[1],)
     if any(map(call.is_activation, index)):
         return NotImplemented
@@ -61,21 +82,21 @@ def assignment(call: Call) -> Any:
 
 
 def copied(call: Call) -> Any:
-    """x.copy_(y)."""
+    """Copy by x.copy_(y)."""
     target, value = call.argument(0, "input"), call.argument(1, "src")
     _forget_constant(call, target)
     return target.copy_(value if call.is_activation(value) else torch.zeros_like(value))
 
 
 def _forget_constant(call: Call, target: Tensor) -> None:
-    """A constant that activations are written into keeps no number that would look like one of them."""
+    """Clear a constant that activations are written into, whose numbers would look like some of them."""
     if not call.is_activation(target):
         with torch.no_grad():
             target.zero_()
 
 
 def joined(call: Call) -> Any:
-    """cat and stack: constants among the parts bring no connections."""
+    """Join by cat or stack: constants among the parts bring no connections."""
 
     def neutral(t: Tensor) -> Tensor:
         return t if call.is_activation(t) else torch.zeros_like(t)
@@ -85,21 +106,21 @@ def joined(call: Call) -> Any:
 
 
 def added(call: Call) -> Any:
-    """a ± b: both sides' connections add up; a constant is a bias, which is not a synapse."""
+    """Add a ± b: both sides' connections add up; a constant is a bias, which is not a synapse."""
     terms = [call.argument(0, "input"), call.argument(1, "other")]
     parts = [t if call.is_activation(t) else torch.zeros_like(t) for t in terms if isinstance(t, Tensor)]
     return sum(parts[1:], start=parts[0].clone())
 
 
 def added_in_place(call: Call) -> Any:
-    """a += b, a −= b."""
+    """Add in place, a += b or a −= b."""
     target, other = call.argument(0, "input"), call.argument(1, "other")
     _forget_constant(call, target)
     return target.add_(other) if call.is_activation(other) else target
 
 
 def scaled(call: Call) -> Any:
-    """x·c, x/c with a constant c: each element passes on its own connections, but for those that a mask takes away."""
+    """Scale x·c or x/c by a constant: each element passes on its connections, but for those that a mask takes away."""
     first, second = call.argument(0, "input"), call.argument(1, "other")
     if call.is_activation(first) and call.is_activation(second):
         return NotImplemented
@@ -110,7 +131,7 @@ def scaled(call: Call) -> Any:
         if x.requires_grad:
             raise PicojouleError(
                 f"multiplies each spike by several constants (shape {tuple(x.shape)} times {tuple(constant.shape)}), "
-                "which are synapses written by hand; write them with nn.Linear or a convolution"
+                "which are synapses written by hand: write them with nn.Linear or a convolution"
             )
         return NotImplemented
     mask = None if "div" in call.function.__name__ else call.mask_of(constant)
@@ -123,26 +144,26 @@ def scaled(call: Call) -> Any:
 
 
 def cast(call: Call) -> Any:
-    """dtype and device changes: counts must not lose digits, so only the device is followed."""
+    """Change dtype or device: counts must not lose digits, so only the device is followed."""
     x = call.args[0]
     result = call.run(*call.args, **call.kwargs)
     return x.to(result.device)
 
 
 def padded(call: Call) -> Any:
-    """F.pad: zeros (or any constant) bring no connections; reflect, replicate and circular copy them."""
+    """Pad: zeros (or any constant) bring no connections; reflect, replicate and circular copy them."""
     x, pad, mode = call.argument(0, "input"), call.argument(1, "pad"), call.argument(2, "mode", "constant")
     return call.run(x, pad, mode)
 
 
 def mean(call: Call) -> Any:
-    """The mean passes connections like the sum."""
+    """Sum in place of the mean, which passes the same connections."""
     kwargs = {k: v for k, v in call.kwargs.items() if k != "dtype"}
     return torch.sum(*call.args, **kwargs)
 
 
 def upsampled(call: Call) -> Any:
-    """Nearest-neighbour interpolation copies; every other mode mixes by weights and has no rule."""
+    """Upsample by nearest neighbours, which copies; every other mode mixes by weights and has no rule."""
     if call.argument(3, "mode", "nearest") not in ("nearest", "nearest-exact"):
         return NotImplemented
     return call.run(*call.args, **call.kwargs)

@@ -16,7 +16,7 @@ from picojoule.synapses.rules.call import Call
 
 
 def average_pool(call: Call) -> Any:
-    """Windows of any stride, padding and ceil mode: a spike reaches each window that covers it, once."""
+    """Sum over windows of any stride, padding and ceil mode: a spike reaches each window that covers it, once."""
     x: Tensor = call.argument(0, "input")
     size, stride = call.argument(1, "kernel_size"), call.argument(2, "stride")
     padding, ceil = call.argument(3, "padding", 0), call.argument(4, "ceil_mode", False)
@@ -31,7 +31,7 @@ def average_pool(call: Call) -> Any:
 
 
 def sum_pool(call: Call) -> Any:
-    """lp_pool of norm 1, which adds up the spikes of each window; other norms are no sums."""
+    """Sum over windows for lp_pool of norm 1; other norms are no sums and have no rule."""
     x, size = call.argument(0, "input"), call.argument(2, "kernel_size")
     stride, ceil = call.argument(3, "stride"), call.argument(4, "ceil_mode", False)
     if call.argument(1, "norm_type") != 1:
@@ -42,7 +42,7 @@ def sum_pool(call: Call) -> Any:
 
 
 def adaptive_average_pool(call: Call) -> Any:
-    """Windows floor(i·n/m) … ceil((i+1)·n/m), which overlap where m does not divide n."""
+    """Sum over the windows floor(i·n/m) … ceil((i+1)·n/m), which overlap where m does not divide n."""
     x: Tensor = call.argument(0, "input")
     pooled: Tensor = call.run(*call.args, **call.kwargs)
     dims = int(call.function.__name__[-2])
@@ -54,7 +54,7 @@ def adaptive_average_pool(call: Call) -> Any:
 
 
 def _inverted(call: Call, x: Tensor, pooled: Tensor, dims: int) -> Tensor:
-    """Under psi="paper" the ratio of the two map sizes is inverted: so the paper's printed totals come out."""
+    """Invert the ratio of the two map sizes under psi="paper", so that the paper's printed totals come out."""
     if call.psi != "paper":
         return pooled
     ratio, rest = divmod(math.prod(x.shape[-dims:]), math.prod(pooled.shape[-dims:]))

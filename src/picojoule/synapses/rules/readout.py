@@ -1,4 +1,4 @@
-"""What may happen to spikes at a network's end at no cost: votes, thresholds, softmaxes, statistics.
+"""Readout: operations at a network's end that cost nothing, such as votes, thresholds, softmaxes and statistics.
 
 None of these operations has weights. Each takes one activation and numbers; with a tensor of constants beside it, it
 could be a layer of synapses (a comparison with prototypes), and is not free. An operation that is neither here nor in
@@ -46,7 +46,7 @@ _FREE = ELEMENTWISE | ORDERING | ADDING | STATISTICS
 
 
 def bare(name: str) -> str:
-    """The name of an operation without the marks of an operator or of writing in place."""
+    """Return the name of an operation without the marks of an operator or of writing in place."""
     return name.strip("_")
 
 
@@ -59,9 +59,9 @@ def is_free(name: str, call: Call, *, has_rule: bool) -> bool:
     """Whether an operation of spikes, which no passing rule has taken, costs nothing at a network's end.
 
     Args:
-        name: the operation's name in PyTorch.
-        call: its arguments.
-        has_rule: whether it has a passing rule, which did not fit these arguments.
+        name: The operation's name in PyTorch.
+        call: Its arguments.
+        has_rule: Whether it has a passing rule, which did not fit these arguments.
 
     Returns:
         Whether it is known to be free.

@@ -1,4 +1,4 @@
-"""Operations that multiply activations by weights: how many synapses each element of their input feeds."""
+"""Synaptic rules, for products with weights: how many synapses each element of the input feeds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FanOut = Callable[[Call, Tensor, Tensor], Tensor]
 
 
 def _per_element(count: Callable[[Tensor], Tensor], shape: Sequence[int]) -> Tensor:
-    """The derivative of Σ count(x): how many synapses each element of x feeds."""
+    """Differentiate Σ count(x): the result is how many synapses each element of x feeds."""
     probe = torch.zeros(tuple(shape), dtype=torch.float64, requires_grad=True)
     (fan_out,) = torch.autograd.grad(count(probe).sum(), probe)
     return fan_out
@@ -31,7 +31,18 @@ def _require_batch(x: Tensor, present: Tensor) -> None:
 
 
 def convolution(call: Call, x: Tensor, present: Tensor) -> Tensor:
-    """Conv1d–3d. Output channels only add up, so they are summed away before the (now tiny) convolution is probed."""
+    """Count the synapses of conv1d–3d: k² per output channel, fewer at a border.
+
+    Output channels only add up, so they are summed away before the (now tiny) convolution is probed.
+
+    Args:
+        call: The call.
+        x: Its input [B, C_in, *map].
+        present: Its weights as ones and zeros.
+
+    Returns:
+        Synapses fed by each element of the input, broadcastable to it.
+    """
     stride, padding = call.argument(3, "stride", 1), call.argument(4, "padding", 0)
     dilation, groups = call.argument(5, "dilation", 1), call.argument(6, "groups", 1)
     _require_batch(x, present)
@@ -53,7 +64,7 @@ def convolution(call: Call, x: Tensor, present: Tensor) -> Tensor:
 
 
 def transposed_convolution(call: Call, x: Tensor, present: Tensor) -> Tensor:
-    """ConvTranspose1d–3d: an input element reaches k² outputs a channel, fewer where the output is cropped."""
+    """Count the synapses of conv_transpose1d–3d: k² outputs per channel, fewer where the output is cropped."""
     settings = [
         call.argument(i, name, default)
         for i, name, default in (
@@ -75,12 +86,12 @@ def transposed_convolution(call: Call, x: Tensor, present: Tensor) -> Tensor:
 
 
 def linear(call: Call, x: Tensor, present: Tensor) -> Tensor:
-    """y = x Wᵀ: each input reaches every row of W."""
+    """Count the synapses of y = x Wᵀ: each input reaches every row of W."""
     return present.sum(0) if present.dim() == 2 else present
 
 
 def matrix_product(call: Call, x: Tensor, present: Tensor) -> Tensor:
-    """x W or W x with a constant W of one or two axes (a linear layer written by hand)."""
+    """Count the synapses of x W or W x with a constant W of one or two axes (a linear layer written by hand)."""
     if present.dim() > 2:
         raise PicojouleError(
             "a matrix product with a constant of more than two axes has no rule: write it as nn.Linear, one call for "
@@ -123,6 +134,8 @@ _PRODUCT = re.compile(
 
 
 def is_product(kernel: str) -> bool:
-    """Whether a kernel of PyTorch multiplies, as its name says (`_weight_int8pack_mm`): how a product is noticed that
-    was called past the tables (TorchScript, `torch.ops`)."""
+    """Whether a kernel of PyTorch multiplies, as its name says (`_weight_int8pack_mm`).
+
+    So a product is noticed that was called past the tables (TorchScript, `torch.ops`).
+    """
     return kernel in _KERNELS or _PRODUCT.search(kernel) is not None
