@@ -63,7 +63,7 @@ def test_numbers_are_numbers_in_json(command: Command) -> None:
         (("run", "total"), "unknown experiment 'total': did you mean 'totals'?"),
         (("run", "totals", "--scale", "big"), "unknown --scale 'big': choose one of full, small, smoke"),
         (("run", "totals", "--on", "moon"), "unknown --on 'moon'"),
-        (("run", "totals", "--seeds", "0"), "0 seeds cannot be had: take a whole number from 1 to 1000"),
+        (("run", "totals", "--seeds", "0"), "0 seeds are not possible: take a whole number from 1 to 1000"),
     ],
 )
 def test_a_mistake_is_one_sentence(command: Command, arguments: tuple[str, ...], words: str) -> None:

@@ -78,7 +78,7 @@ def test_more_seeds_add_runs_and_keep_those_there_are(name: str) -> None:
 
 @pytest.mark.parametrize("count", [0, -1, 1001, 2.0, True, "3"])
 def test_seeds_are_counted_in_whole_numbers(count: Any) -> None:
-    with pytest.raises(PicojouleError, match=f"{count!r} seeds cannot be had: take a whole number from 1 to 1000"):
+    with pytest.raises(PicojouleError, match=f"{count!r} seeds are not possible: take a whole number from 1 to 1000"):
         SCALES["small"].with_seeds(count)
 
 

@@ -83,7 +83,7 @@ def test_several_seeds_are_several_runs_of_each_setting(tmp_path: Path) -> None:
 def test_an_estimate_by_hand(tmp_path: Path) -> None:
     """Of 37 runs with 700 steps of 1 s, 3500 images shown for 1 ms each during training and 5000 after it."""
     named, scale = find("tradeoff-cnn7-adam"), SCALES["small"]
-    step_times = {"cnn7": StepTime(step=1.0, image=0.0, shown=1e-3)}
+    step_times = {"cnn7": StepTime(step=1.0, image=0.0, evaluation=1e-3)}
     recipes = named.experiment.recipes(scale)
     Run(tmp_path / recipes[0].name).path.mkdir()
     (tmp_path / recipes[0].name / "result.json").write_text("{}")
@@ -93,18 +93,18 @@ def test_an_estimate_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_chain_of_runs_cannot_be_shared_out(tmp_path: Path) -> None:
-    step_time = StepTime(step=0.0, image=1.0, shown=0.0)
+    step_time = StepTime(step=0.0, image=1.0, evaluation=0.0)
     got = _estimate(find("conversion"), SCALES["smoke"], {"cnn7": step_time}, tmp_path)
     assert got.seconds >= 2 * (10 + 2)
 
 
 def test_what_was_measured_before_and_is_damaged_is_named(tmp_path: Path) -> None:
     context = Context(SCALES["smoke"], tmp_path, print)
-    assert context.kept("numbers", lambda: [1, 2]) == [1, 2]
-    assert context.kept("numbers", lambda: [3]) == [1, 2]
+    assert context.measured("numbers", lambda: [1, 2]) == [1, 2]
+    assert context.measured("numbers", lambda: [3]) == [1, 2]
     (tmp_path / "measured" / "numbers.json").write_text("[1,")
     with pytest.raises(PicojouleError, match=r"numbers.json cannot be read .*: remove it, and it is measured again"):
-        context.kept("numbers", lambda: [3])
+        context.measured("numbers", lambda: [3])
 
 
 @pytest.mark.parametrize("content", ["", "[]", "3", '{"scale": []}'])

@@ -1,6 +1,8 @@
-"""Every table and figure of the paper, by name, at three scales.
+"""The paper's tables and figures as experiments, by name, at three scales.
 
-`EXPERIMENTS` lists them, `run` makes one, `estimates` says how long each would take on this machine.
+`EXPERIMENTS` lists them, `run` makes one, `estimates` says how long each would take on this machine. An experiment is a
+frozen value (`context.Experiment`): the recipes of its runs, and the tables and figures that are made of them; what the
+paper itself prints is data (`published`), which stands beside.
 """
 
 from picojoule.paper.estimate import estimates, table

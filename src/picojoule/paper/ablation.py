@@ -22,9 +22,14 @@ _SMALL_BLOCKS = (1, 2)
 
 @dataclass(frozen=True)
 class Ablation(Experiment):
-    """Raw λ on the penalty that is not normalised, p = 1; energy is relative to λ = λ_WD = B_BN = 0.
+    """An ablation over λ, λ_WD and B_BN, with the raw λ of a penalty that is not normalised, p = 1.
 
-    `grid` is the label of the table whose λ, λ_WD and B_BN are taken, where the own table is misprinted.
+    Energy is relative to λ = λ_WD = B_BN = 0.
+
+    Attributes:
+        base: The paper's setting.
+        label: The label of the paper's table.
+        grid: The label of the table whose λ, λ_WD and B_BN are taken, where the own table is misprinted.
     """
 
     base: str
@@ -32,6 +37,11 @@ class Ablation(Experiment):
     grid: str = ""
 
     def rows(self, scale: Scale) -> Sequence[Ablated]:
+        """Return the rows of the paper's table that a scale has.
+
+        Args:
+            scale: How much of it is run.
+        """
         rows = published.ablation(self.grid or self.label)
         if scale.name == "full":
             return rows
@@ -40,9 +50,11 @@ class Ablation(Experiment):
         return [rows[0], next(row for row in rows if all(row.setting))]
 
     def recipes(self, scale: Scale) -> tuple[Recipe, ...]:
+        """Return the runs that it needs (see `Experiment`)."""
         return tuple(recipe for row in self.rows(scale) for recipe in self._seeds(row, scale))
 
     def _seeds(self, row: Ablated, scale: Scale) -> list[Recipe]:
+        """Return the runs of one row, one per seed."""
         penalty = {"normalized": False, "strength": row.strength}
         optimizer = {"weight_decay": row.weight_decay, "decay_batch_norm": row.decay_batch_norm}
         return [
@@ -50,6 +62,7 @@ class Ablation(Experiment):
         ]
 
     def results(self, context: Context) -> Results:
+        """Make the tables of accuracy and energy and of activity (see `Experiment`)."""
         rows = self.rows(context.scale)
         printed = {row.setting: row for row in published.ablation(self.label)}
         baseline = [test["joules"] for test in context.tests(self._seeds(rows[0], context.scale))]
@@ -83,6 +96,8 @@ class Ablation(Experiment):
 
 
 def _measured(tests: list[dict[str, Any]], baseline: float) -> dict[str, Estimate | None]:
+    """Return the figures of one row over its seeds; None where no run is finished."""
+
     def over_seeds(values: list[float]) -> Estimate | None:
         return Estimate.of(values) if values else None
 

@@ -1,4 +1,4 @@
-"""How AUC(P) is taken: the curve that the paper's algorithm 1 draws through the points, and the area above P."""
+"""How AUC(P) is computed: the curve that the paper's algorithm 1 draws through the points, and the area above P."""
 
 from __future__ import annotations
 
@@ -26,16 +26,23 @@ Place = tuple[float, float]
 
 @dataclass(frozen=True)
 class Area(Experiment):
-    """The curve of Ω_syn with p = 1, of the paper's setting at full scale and of one that is quicker at a small one."""
+    """The curve of Ω_syn with p = 1 and its areas.
+
+    Attributes:
+        full: The paper's setting.
+        small: A quicker setting, for the small scale.
+    """
 
     full: Tradeoff
     small: Tradeoff
 
     def recipes(self, scale: Scale) -> tuple[Recipe, ...]:
+        """Return the runs that it needs (see `Experiment`)."""
         source = self.small if scale.name == "small" else self.full
         return (*source.baseline(scale), *source.curve(scale, "syn", 1))
 
     def results(self, context: Context) -> Results:
+        """Make the table of areas and the figure of the curve (see `Experiment`)."""
         points = [
             (point.energy, point.accuracy)
             for curve in finished_curves(context, self.recipes(context.scale))
@@ -45,17 +52,23 @@ class Area(Experiment):
         for name, places in (("worked example", _EXAMPLE), ("Ω_syn (p = 1)", points)):
             energy, accuracy = zip(*places, strict=True) if places else ((), ())
             areas = (tradeoff.auc(energy, accuracy, cutoff) for cutoff in CUTOFFS)
-            rows.append((name, len(places), len(steps_of(places)), *areas))
+            rows.append((name, len(places), len(curve_corners(places)), *areas))
         columns = [Column("curve"), Column("points"), Column("corners of c")]
         columns += [Column(f"AUC({cutoff}) [%]", 2, 100) for cutoff in CUTOFFS]
         figures = {"auc-example": picture(_EXAMPLE)} | ({"auc": picture(points)} if points else {})
         return Results({"auc": Sheet(tuple(columns), tuple(rows))}, figures)
 
 
-def steps_of(points: Iterable[Place]) -> list[Place]:
-    """The corners of the curve c: it rises at the first point, then passes those that no point before them beats.
+def curve_corners(points: Iterable[Place]) -> list[Place]:
+    """Return the corners of the curve c: it rises at the first point, then passes those that no earlier point beats.
 
-    >>> steps_of([(0.1, 0.6), (0.2, 0.8), (0.5, 0.7), (1.2, 0.9)])
+    Args:
+        points: Energy relative to the baseline, and accuracy.
+
+    Returns:
+        The corners, from the lowest energy up to 1.
+
+    >>> curve_corners([(0.1, 0.6), (0.2, 0.8), (0.5, 0.7), (1.2, 0.9)])
     [(0.1, 0.0), (0.1, 0.6), (0.2, 0.8), (1.0, 0.8)]
     """
     corners: list[Place] = []
@@ -68,10 +81,18 @@ def steps_of(points: Iterable[Place]) -> list[Place]:
 
 
 def picture(points: Sequence[Place], cutoff: float = CUTOFFS[0]) -> alt.LayerChart:
-    """The points, the curve c through some of them, and the area A(P)."""
+    """Draw the points, the curve c through some of them, and the area A(P).
+
+    Args:
+        points: Energy relative to the baseline, and accuracy.
+        cutoff: P in percent.
+
+    Returns:
+        The figure.
+    """
     import altair as alt
 
-    corners = steps_of(points)
+    corners = curve_corners(points)
     on_curve = set(corners)
     floor = cutoff / 100
     curve = [{"energy": x, "accuracy": y, "order": number} for number, (x, y) in enumerate(corners)]
@@ -101,7 +122,7 @@ _KEPT, _LEFT_OUT = "on the curve c", "beaten by a point of less energy"
 
 
 def _clipped(corners: Sequence[Place], floor: float) -> list[dict[str, float]]:
-    """The curve where it lies above the cutoff, beginning where it crosses it."""
+    """Return the part of the curve above the cutoff, beginning where it crosses it."""
     above: list[dict[str, float]] = []
     for (x0, y0), (x1, y1) in itertools.pairwise(corners):
         if y0 < floor <= y1:

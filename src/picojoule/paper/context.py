@@ -1,4 +1,4 @@
-"""What every experiment consists of: runs, and what is made of them."""
+"""What every experiment consists of: runs, and the tables and figures that are made of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Results:
-    """Tables and figures by the names of their files, and what a reader has to know beside them."""
+    """The tables and figures of an experiment.
+
+    Attributes:
+        tables: By the names of their files.
+        figures: By the names of their files.
+        notes: What a reader has to know, one sentence or more each.
+    """
 
     tables: Mapping[str, Sheet]
     figures: Mapping[str, alt.TopLevelMixin] = field(default_factory=dict)
@@ -33,23 +39,48 @@ class Results:
 
 @dataclass(frozen=True)
 class Context:
-    """Where an experiment finds its runs and keeps what else it measured."""
+    """Where an experiment finds its runs and stores what else it measures.
+
+    Attributes:
+        scale: How much of it is run.
+        folder: The folder of runs.
+        say: Told in a sentence what is measured.
+    """
 
     scale: Scale
     folder: Path
     say: Callable[[str], None]
 
     def finished(self, recipes: Iterable[Recipe]) -> list[Run]:
-        """Those runs that are done, in that order."""
+        """Return those runs that are finished, in the same order.
+
+        Args:
+            recipes: What was to be trained.
+        """
         runs = [Run.of(recipe, self.folder) for recipe in recipes]
         return [run for run in runs if run.finished]
 
     def tests(self, recipes: Iterable[Recipe]) -> list[dict[str, Any]]:
-        """The `test` object of each run that is done."""
+        """Return the figures on the test split of each run that is finished.
+
+        Args:
+            recipes: What was to be trained.
+        """
         return [run.result["test"] for run in self.finished(recipes)]
 
-    def kept(self, name: str, measure: Callable[[], Any]) -> Any:
-        """What was measured under this name before, or is now; plain values, as in JSON."""
+    def measured(self, name: str, measure: Callable[[], Any]) -> Any:
+        """Measure something once: what is stored under this name is read, else it is measured and stored.
+
+        Args:
+            name: The name of its file.
+            measure: Returns plain values, as in JSON.
+
+        Returns:
+            What was measured.
+
+        Raises:
+            PicojouleError: If the stored file cannot be read.
+        """
         path = self.folder / "measured" / f"{name}.json"
         if not os.path.exists(path):
             self.say(f"measuring {name}")
@@ -64,19 +95,41 @@ class Context:
 
 
 class Experiment(ABC):
-    """What is done for one table or figure; a frozen value."""
+    """What is trained and measured for one table or figure; a frozen value."""
 
     scaled: ClassVar[bool] = True
     """Whether it depends on the scale."""
 
     def recipes(self, scale: Scale) -> tuple[Recipe, ...]:
-        """The runs that it needs."""
+        """Return the runs that it needs.
+
+        Args:
+            scale: How much of it is run.
+
+        Returns:
+            The recipes; a run comes after those that it builds on.
+        """
         return ()
 
     def extra_seconds(self, scale: Scale, step_times: StepTimes) -> float:
-        """About what it takes on one core beside its runs."""
+        """Estimate the time that it takes on one core beside its runs.
+
+        Args:
+            scale: How much of it is run.
+            step_times: The times of a training step on this machine.
+
+        Returns:
+            Seconds.
+        """
         return 0.0
 
     @abstractmethod
     def results(self, context: Context) -> Results:
-        """Tables and figures from the runs that are done."""
+        """Make the tables and figures from the runs that are finished.
+
+        Args:
+            context: Where the runs are.
+
+        Returns:
+            The tables and figures.
+        """

@@ -21,7 +21,7 @@ from picojoule.runs.folder import Run
 
 STEPS = (1, 5, 10)
 _COEFFICIENT = 10
-"""Of ((S − S0)/S0)²; the paper does not say."""
+"""The coefficient of ((S − S0)/S0)²; ours, because the paper does not say."""
 _STAGES = {"full": (28, 0.85), "small": (8, 0.6), "smoke": (2, 0.6)}
 """How many, and by what each lowers the budget of synaptic operations."""
 _SMALL_TEST = 2000
@@ -30,7 +30,13 @@ _SMALL_TEST = 2000
 
 @dataclass(frozen=True)
 class Conversion(Experiment):
-    """One chain of stages a seed, each warm-started from the one before; energy is relative to the baseline of Ω_syn.
+    """The comparison of Ω_syn with conversion: one chain of stages per seed, each warm-started from the one before.
+
+    Energy is relative to the baseline of Ω_syn.
+
+    Attributes:
+        tradeoff: The curves of Ω_syn.
+        label: The label of the paper's table of scores.
 
     How the intensity grows is our reading of the paper: stage k is pulled towards r^k of the first stage's synaptic
     operations.
@@ -40,13 +46,20 @@ class Conversion(Experiment):
     label: str
 
     def recipes(self, scale: Scale) -> tuple[Recipe, ...]:
+        """Return the runs that it needs (see `Experiment`)."""
         return (*self._spiking(scale), *(stage for stages in self.chains(scale) for stage in stages))
 
     def _spiking(self, scale: Scale) -> tuple[Recipe, ...]:
+        """Return the runs of Ω_syn, to which conversion is compared."""
         curves = (self.tradeoff.curve(scale, kind, p) for kind, p in (*ONLY_SYN, ("syn", 2)))
         return (*self.tradeoff.baseline(scale), *(recipe for curve in curves for recipe in curve))
 
     def chains(self, scale: Scale) -> list[tuple[Recipe, ...]]:
+        """Return the chain of stages of each seed.
+
+        Args:
+            scale: How much of it is run.
+        """
         count, ratio = _STAGES[scale.name]
         penalty = {"strength": _COEFFICIENT, "schedule": "constant"}
         chains = []
@@ -58,11 +71,13 @@ class Conversion(Experiment):
         return chains
 
     def extra_seconds(self, scale: Scale, step_times: StepTimes) -> float:
+        """Estimate the time beside its runs (see `Experiment`)."""
         recipes = [stage for stages in self.chains(scale) for stage in stages]
         images = sum(recipe.data.limit_test or DATASETS[recipe.data.name].splits[2] for recipe in recipes)
-        return images * sum(STEPS) * step_times[recipes[0].model.name].shown
+        return images * sum(STEPS) * step_times[recipes[0].model.name].evaluation
 
     def results(self, context: Context) -> Results:
+        """Make the scores and the figure of the curves (see `Experiment`)."""
         printed = published.scores(self.label)
         baseline = statistics.fmean(
             [test["joules"] for test in context.tests(self.tradeoff.baseline(context.scale))] or [0.0]
@@ -79,11 +94,12 @@ class Conversion(Experiment):
         return Results(scored(everything, printed), drawn_as("conversion", everything), (note,))
 
     def _converted(self, context: Context, steps: int, baseline: float) -> Curve:
+        """Evaluate every stage as a spiking network over so many time steps."""
         points = []
         for stages in self.chains(context.scale):
             for run in context.finished(stages):
                 recipe = run.recipe
-                test = context.kept(f"{recipe.name}-T{steps}", partial(_measured, run, steps))
+                test = context.measured(f"{recipe.name}-T{steps}", partial(_measured, run, steps))
                 points.append(
                     Point(
                         energy=test["joules"] / baseline,
@@ -100,4 +116,5 @@ class Conversion(Experiment):
 
 
 def _measured(run: Run, steps: int) -> dict[str, Any]:
+    """Evaluate the conversion of a run on the test split."""
     return evaluate.evaluate(run, "test", convert_steps=steps).to_dict()

@@ -34,7 +34,12 @@ _SAME = ("model.name", "data.name", "optimizer.name", "neuron.kind", "neuron.sur
 
 @dataclass(frozen=True)
 class Grid:
-    """The penalties of a trade-off, and the λ' above 0 of each."""
+    """The penalties of a trade-off, and the strengths of each.
+
+    Attributes:
+        penalties: Each with its p.
+        strengths: λ' above 0.
+    """
 
     penalties: tuple[Power, ...]
     strengths: tuple[int, ...]
@@ -45,14 +50,19 @@ _FULL, _SMOKE = Grid(SIX, STRENGTHS), Grid(ONLY_SYN, (64,))
 
 @dataclass(frozen=True)
 class Tradeoff(Experiment):
-    """Energy is relative to λ' = 0 with the tuned weight decay."""
+    """The trade-off curves of one setting; energy is relative to λ' = 0 with the tuned weight decay.
+
+    Attributes:
+        base: The paper's setting.
+        label: The label of the paper's table of scores.
+        small: What is run at the small scale.
+        data: The data set, where it is not that of the base setting.
+    """
 
     base: str
     label: str
-    """Of the table of scores."""
     small: Grid
     data: str | None = None
-    """The data set, where it is not that of the base recipe."""
 
     def setting(self, **values: Any) -> Recipe:
         """Return the paper's setting of these curves, with some values changed as by `Recipe.with_values`."""
@@ -60,32 +70,58 @@ class Tradeoff(Experiment):
         return setting(self.base, **data, **values)
 
     def grid(self, scale: Scale) -> Grid:
+        """Return the penalties and strengths of a scale.
+
+        Args:
+            scale: How much of it is run.
+        """
         return {"full": _FULL, "small": self.small, "smoke": _SMOKE}[scale.name]
 
-    def is_that_of(self, found: Setting) -> bool:
-        """Whether these runs are of the same kind, at whatever scale."""
+    def has_setting(self, found: Setting) -> bool:
+        """Return whether runs are of the same network, data set, optimizer and neurons, at whatever scale.
+
+        Args:
+            found: The common setting of the runs.
+        """
         own = flattened(self.setting())
         return all(found.recipe.get(key) == own[key] for key in _SAME)
 
     def baseline(self, scale: Scale) -> tuple[Recipe, ...]:
+        """Return the runs without a penalty, one per seed.
+
+        Args:
+            scale: How much of it is run.
+        """
         return self._seeds(scale, "syn", 1, 0)
 
     def curve(self, scale: Scale, kind: PenaltyKind, p: int) -> tuple[Recipe, ...]:
-        """The runs of one penalty, if it is part of the scale, without the baseline."""
+        """Return the runs of one penalty, without the baseline.
+
+        Args:
+            scale: How much of it is run.
+            kind: The penalty.
+            p: Its exponent.
+
+        Returns:
+            The recipes; none where the penalty is not part of the scale.
+        """
         grid = self.grid(scale)
         if (kind, p) not in grid.penalties:
             return ()
         return tuple(recipe for strength in grid.strengths for recipe in self._seeds(scale, kind, p, strength))
 
     def recipes(self, scale: Scale) -> tuple[Recipe, ...]:
+        """Return the runs that it needs (see `Experiment`)."""
         curves = (self.curve(scale, kind, p) for kind, p in SIX)
         return (*self.baseline(scale), *(recipe for curve in curves for recipe in curve))
 
     def _seeds(self, scale: Scale, kind: PenaltyKind, p: int, strength: int) -> tuple[Recipe, ...]:
+        """Return the runs of one strength, one per seed."""
         penalty = {"kind": kind, "p": p, "strength": strength}
         return tuple(scale.adapt(self.setting(penalty=penalty, seed=seed)) for seed in scale.seeds)
 
     def results(self, context: Context) -> Results:
+        """Make the scores and the figure of the curves (see `Experiment`)."""
         printed = published.scores(self.label)
         drawn = {curve.label: curve for curve in finished_curves(context, self.recipes(context.scale))}
         everything = [drawn.get(label) or empty_curve(label) for label in printed]
@@ -93,14 +129,28 @@ class Tradeoff(Experiment):
 
 
 def finished_curves(context: Context, recipes: Sequence[Recipe]) -> tuple[Curve, ...]:
-    """The curves of the runs that are done; they share one baseline, so there is one setting at most."""
+    """Return the curves of the runs that are finished.
+
+    Args:
+        context: Where the runs are.
+        recipes: What was to be trained; they share one baseline, so there is one setting at most.
+
+    Returns:
+        The curves.
+    """
     entries = tuple(entry for run in context.finished(recipes) for entry in report.gather(run.path))
     found = report.settings(Collection(context.folder, entries))
     return found[0].curves if found else ()
 
 
 def empty_curve(label: str) -> Curve:
-    """A curve of the paper of which there is no run.
+    """Make a curve without points, for a curve of the paper of which there is no run.
+
+    Args:
+        label: Its label in the paper's table.
+
+    Returns:
+        The curve.
 
     >>> empty_curve("Ω_syn (p = 1)").label
     'Ω_syn (p = 1)'
@@ -110,20 +160,29 @@ def empty_curve(label: str) -> Curve:
 
 
 def scored(curves: Sequence[Curve], printed: dict[str, dict[str, float]]) -> dict[str, Sheet]:
-    """A table for each score, beside the paper's, one of all points, and one of the areas of single seeds."""
+    """Make a table of each score beside the paper's, one of all points, and one of the areas of single seeds.
+
+    Args:
+        curves: The curves.
+        printed: The paper's scores by the label of the curve.
+
+    Returns:
+        The tables by name.
+    """
     cutoffs = sorted({int(name.split("(")[1][:-1]) for scores in printed.values() for name in scores}, reverse=True)
     whole = report.score_table(curves, cutoffs, printed)
     parts = {"auc": "AUC", "spearman": "Spearman", "mutual-information": "MI", "knn-mutual-information": "kNN MI"}
     drawn = [curve for curve in curves if curve.points]
     several = len({point.seed for curve in drawn for point in curve.points}) > 1
     return {
-        **{name: _only(whole, score) for name, score in parts.items()},
+        **{name: _one_score(whole, score) for name, score in parts.items()},
         **({"auc-by-seed": report.seed_table(drawn, cutoffs)} if several else {}),
         "points": report.mean_table(drawn),
     }
 
 
-def _only(sheet: Sheet, score: str) -> Sheet:
+def _one_score(sheet: Sheet, score: str) -> Sheet:
+    """Take the columns of one score."""
     kept = [
         index for index, title in enumerate(sheet.titles) if index < 2 or title.partition("(")[0] == score
     ]  # which curve, how many points, and that score
@@ -132,7 +191,15 @@ def _only(sheet: Sheet, score: str) -> Sheet:
 
 
 def drawn_as(name: str, curves: Sequence[Curve]) -> dict[str, alt.LayerChart]:
-    """The figure of that name; none where no curve has a point."""
+    """Draw the curves.
+
+    Args:
+        name: The name of the figure.
+        curves: The curves.
+
+    Returns:
+        The figure under its name; nothing where no curve has a point.
+    """
     drawn = [curve for curve in curves if curve.points]
     if not drawn:
         return {}

@@ -25,30 +25,40 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 @dataclass(frozen=True)
 class Estimate:
-    """One experiment at one scale, all runs counted and then those that are done."""
+    """The cost of one experiment at one scale.
+
+    Attributes:
+        runs: All its runs.
+        done: Those that are finished.
+        seconds: The time for all of it, as if nothing were done yet.
+
+    >>> str(Estimate(37, 12, 5400)), str(Estimate(0, 0, 0.2))
+    ('37 runs, 12 done, 1.5 h', '0 runs, 1 s')
+    """
 
     runs: int
     done: int
     seconds: float
-    """For all of it, as if nothing were done yet."""
 
     def __str__(self) -> str:
-        """
-        >>> str(Estimate(37, 12, 5400)), str(Estimate(0, 0, 0.2))
-        ('37 runs, 12 done, 1.5 h', '0 runs, 1 s')
-        """
         done = f", {self.done} done" if self.done else ""
         return f"{self.runs} runs{done}, {duration(self.seconds)}"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One experiment at every scale."""
+    """The cost of one experiment at every scale.
+
+    Attributes:
+        experiment: The experiment.
+        scales: Its cost by scale.
+    """
 
     experiment: NamedExperiment
     scales: dict[Size, Estimate]
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the line as plain values, as `picojoule paper list --json` prints it."""
         named = self.experiment
         return {
             "name": named.name,
@@ -63,7 +73,14 @@ class Line:
 
 
 def estimates(into: str | os.PathLike[str] = "runs/paper") -> tuple[Line, ...]:
-    """Every experiment; takes some seconds, because each network trains for a moment."""
+    """Estimate the cost of every experiment; takes some seconds, because each network trains for a moment.
+
+    Args:
+        into: The folder of runs, for those that are finished.
+
+    Returns:
+        One line per experiment.
+    """
     step_times = {recipe.model.name: step_time.measure(recipe) for recipe in _one_each(settings().values())}
     return tuple(
         Line(named, {size: _estimate(named, scale, step_times, Path(into)) for size, scale in SCALES.items()})
@@ -72,6 +89,14 @@ def estimates(into: str | os.PathLike[str] = "runs/paper") -> tuple[Line, ...]:
 
 
 def table(lines: Iterable[Line]) -> Sheet:
+    """Make the table of `picojoule paper list`.
+
+    Args:
+        lines: One per experiment.
+
+    Returns:
+        The table.
+    """
     columns = (Column("name"), Column("in the paper"), Column("what"), *(Column(size) for size in SCALES))
     rows = (
         (line.experiment.name, line.experiment.place, line.experiment.title, *map(str, line.scales.values()))
@@ -81,7 +106,13 @@ def table(lines: Iterable[Line]) -> Sheet:
 
 
 def duration(seconds: float) -> str:
-    """Two digits.
+    """Write a time with two digits.
+
+    Args:
+        seconds: The time.
+
+    Returns:
+        The time in its largest unit, at least 1 s.
 
     >>> duration(95), duration(5000), duration(0.3), duration(260_000)
     ('1.6 min', '1.4 h', '1 s', '3 d')
@@ -92,10 +123,12 @@ def duration(seconds: float) -> str:
 
 
 def _one_each(recipes: Iterable[Recipe]) -> Iterable[Recipe]:
+    """Take one recipe of each model."""
     return {recipe.model.name: recipe for recipe in recipes}.values()
 
 
 def _estimate(named: NamedExperiment, scale: Scale, step_times: StepTimes, into: Path) -> Estimate:
+    """Estimate the cost of one experiment at one scale, its runs side by side on all cores."""
     recipes = named.experiment.recipes(scale)
     needed: dict[str, float] = {}
     ends: dict[str, float] = {}

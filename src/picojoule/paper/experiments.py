@@ -12,7 +12,7 @@ from picojoule.paper.area import Area
 from picojoule.paper.context import Experiment
 from picojoule.paper.conversion import Conversion
 from picojoule.paper.curves import FIRST_POWER, ONLY_SYN, SIX, Grid, Tradeoff
-from picojoule.paper.settings import MODELS, setting, spoken
+from picojoule.paper.settings import MODELS, setting, setting_title
 from picojoule.paper.structure import Architectures, Hyperparameters, LayerShares, Totals
 from picojoule.paper.training_time import TrainingTime
 from picojoule.report import Setting
@@ -20,22 +20,28 @@ from picojoule.report import Setting
 
 @dataclass(frozen=True)
 class NamedExperiment:
-    """One table or figure, or a figure and the table that goes with it."""
+    """An experiment with its name and its place in the paper: a table or figure, or a figure with its table.
+
+    Attributes:
+        name: What it is called on the command line.
+        title: What it shows.
+        labels: The labels of the tables and figures in the paper's source.
+        experiment: What is trained and measured for it.
+        panel: The panel of a figure that has several.
+
+    >>> find("tradeoff-cnn7-adam").place
+    'Figure 3 (A), Table 4'
+    """
 
     name: str
     title: str
     labels: tuple[str, ...]
-    """Of the paper's tables and figures, as in its source."""
     experiment: Experiment
     panel: str = ""
-    """Which part of a figure with several."""
 
     @property
     def place(self) -> str:
-        """
-        >>> find("tradeoff-cnn7-adam").place
-        'Figure 3 (A), Table 4'
-        """
+        """Its tables and figures as the paper numbers them."""
         places = [published.places()[label] for label in self.labels]
         return ", ".join(f"{place} ({self.panel})" if self.panel and "Fig" in place else place for place in places)
 
@@ -52,7 +58,7 @@ _RESNET18_SGD = Tradeoff("resnet18-cifar-10-sgd-s3nn", f"{_SCORES}-cifar10-resne
 _CIFAR_100 = Tradeoff("resnet18-cifar-10-adam-s3nn", "tbl:quantitative-cifar100-resnet18-adam", _TWO, "cifar-100")
 
 
-def _layers(model: str, label: str, panel: str = "") -> NamedExperiment:
+def _layer_shares(model: str, label: str, panel: str = "") -> NamedExperiment:
     title = f"each layer's share of the energy and of the penalties, {MODELS[model]}"
     return NamedExperiment(
         f"layers-{model}", title, (f"fig:comparison-scaling-factor-{label}-flops",), LayerShares(model), panel
@@ -61,12 +67,12 @@ def _layers(model: str, label: str, panel: str = "") -> NamedExperiment:
 
 def _ablation(base: str, label: str, grid: str = "") -> NamedExperiment:
     experiment = Ablation(base, f"tbl:ablation-{label}", f"tbl:ablation-{grid}" if grid else "")
-    title = f"ablation over λ, λ_WD and B_BN, {spoken(setting(base))}"
+    title = f"ablation over λ, λ_WD and B_BN, {setting_title(setting(base))}"
     return NamedExperiment(f"ablation-{label.replace('cnn6', 'cnn7')}", title, (experiment.label,), experiment)
 
 
 def _tradeoff(name: str, experiment: Tradeoff, figure: str, panel: str = "", surrogate: str = "") -> NamedExperiment:
-    about = spoken(experiment.setting()) + surrogate
+    about = setting_title(experiment.setting()) + surrogate
     return NamedExperiment(
         f"tradeoff-{name}", f"trade-off curves and scores, {about}", (figure, experiment.label), experiment, panel
     )
@@ -74,9 +80,9 @@ def _tradeoff(name: str, experiment: Tradeoff, figure: str, panel: str = "", sur
 
 _ALL = (
     NamedExperiment("totals", "total penalty terms", ("tbl:comparison-scaling-factor-metrics",), Totals()),
-    _layers("cnn7", "cnn6"),
-    _layers("vgg11", "vgg11-resnet18", "A"),
-    _layers("resnet18", "vgg11-resnet18", "B"),
+    _layer_shares("cnn7", "cnn6"),
+    _layer_shares("vgg11", "vgg11-resnet18", "A"),
+    _layer_shares("resnet18", "vgg11-resnet18", "B"),
     _ablation(_CNN7_ADAM, "cnn6-adam", grid="cnn6-msgd"),
     _ablation("cnn7-fashion-mnist-sgd-s3nn", "cnn6-msgd"),
     _ablation("vgg11-cifar-10-adam-s3nn", "vgg11-adam"),
@@ -127,12 +133,33 @@ EXPERIMENTS = MappingProxyType({experiment.name: experiment for experiment in _A
 
 
 def printed_scores(found: Setting) -> dict[str, dict[str, float]]:
-    """What the paper prints for the network, data set, optimizer and surrogate of these runs, if it has them."""
-    same = (e.experiment for e in _ALL if isinstance(e.experiment, Tradeoff) and e.experiment.is_that_of(found))
+    """Return the scores that the paper prints for a setting.
+
+    Args:
+        found: The network, data set, optimizer and surrogate of some runs.
+
+    Returns:
+        Scores by the label of the curve; nothing where the paper has no such setting.
+    """
+    same = (e.experiment for e in _ALL if isinstance(e.experiment, Tradeoff) and e.experiment.has_setting(found))
     return next((published.scores(experiment.label) for experiment in same), {})
 
 
 def find(name: str) -> NamedExperiment:
+    """Find an experiment by its name.
+
+    Args:
+        name: A key of `EXPERIMENTS`.
+
+    Returns:
+        The experiment.
+
+    Raises:
+        PicojouleError: If there is none; the message names the nearest.
+
+    >>> find("totals").title
+    'total penalty terms'
+    """
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, EXPERIMENTS)
     return EXPERIMENTS[name]

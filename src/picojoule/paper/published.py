@@ -24,10 +24,12 @@ _PERCENT = 100
 
 
 class Ablated(NamedTuple):
-    """A row of an ablation table: λ (raw), λ_WD and B_BN, and what they gave."""
+    """A row of an ablation table: λ (raw), λ_WD and B_BN, and what they gave.
+
+    The block is 1 for λ alone, 2 for weight decay without and 3 for weight decay with that of batch norm.
+    """
 
     block: int
-    """Rows between two rules: λ alone, weight decay without and with that of batch norm."""
     strength: float
     weight_decay: float
     decay_batch_norm: bool
@@ -38,6 +40,7 @@ class Ablated(NamedTuple):
 
     @property
     def setting(self) -> tuple[float, float, bool]:
+        """λ, λ_WD and B_BN."""
         return self.strength, self.weight_decay, self.decay_batch_norm
 
 
@@ -56,7 +59,11 @@ class Tuned(NamedTuple):
 
 @cache
 def places() -> dict[str, str]:
-    """
+    """Return the numbers of the paper's tables and figures by their labels.
+
+    Returns:
+        "Table 6", "Figure 4" and so on by label.
+
     >>> places()["tbl:hyperparameter"], places()["fig:auc"]
     ('Table 6', 'Figure 4')
     """
@@ -64,12 +71,23 @@ def places() -> dict[str, str]:
 
 
 def totals() -> dict[str, dict[str, int]]:
-    """Table 1: `energy` (E_SNN/E_AC), `syn`, `total` and `balance` of each model if every neuron fires."""
+    """Return table 1: the penalty terms of each model if every neuron fires.
+
+    Returns:
+        `energy` (E_SNN/E_AC), `syn`, `total` and `balance` by model.
+    """
     return {row.pop("model"): {key: int(value) for key, value in row.items()} for row in _rows("totals")}
 
 
 def ablation(label: str) -> tuple[Ablated, ...]:
-    """
+    """Return an ablation table.
+
+    Args:
+        label: Its label.
+
+    Returns:
+        Its rows.
+
     >>> ablation("tbl:ablation-vgg11-adam")[1].accuracy
     Estimate(mean=0.8923, deviation=0.00141)
     """
@@ -91,7 +109,13 @@ def ablation(label: str) -> tuple[Ablated, ...]:
 
 
 def scores(label: str) -> dict[str, dict[str, float]]:
-    """The scores of each curve, both named as `picojoule.report.score` and its curves are.
+    """Return the scores of each curve in a table.
+
+    Args:
+        label: The label of the table.
+
+    Returns:
+        Scores by the label of the curve, both named as in `picojoule.report`.
 
     >>> scores("tbl:quantitative-comparison-ann2snn")["conversion (T = 5)"]["AUC(70)"]
     0.474
@@ -106,7 +130,11 @@ def scores(label: str) -> dict[str, dict[str, float]]:
 
 
 def hyperparameters() -> tuple[Tuned, ...]:
-    """Table 6."""
+    """Return table 6, the hyper-parameters.
+
+    Returns:
+        Its rows.
+    """
     return tuple(
         Tuned(
             row["model"],
@@ -122,39 +150,61 @@ def hyperparameters() -> tuple[Tuned, ...]:
 
 
 def training_time() -> dict[str, float]:
-    """Table 7: the time of training with each penalty relative to that without (`none`)."""
+    """Return table 7, training times relative to training without a penalty.
+
+    Returns:
+        The ratio by penalty; `none` is without.
+    """
     return {row["penalty"]: float(row["ratio"]) for row in _rows("training-time")}
 
 
 def architectures() -> dict[str, str]:
-    """Table 5: layers joined by –, the two paths of a residual block by +."""
+    """Return table 5, the architectures.
+
+    Returns:
+        Layers by the name of the network or block, joined by –, the two paths of a residual block by +.
+    """
     return {row["name"]: row["layers"] for row in _rows("architectures")}
 
 
 def misprints(labels: Iterable[str]) -> tuple[str, ...]:
-    """What is known to be wrong with these tables and figures."""
+    """Say what is known to be wrong with tables and figures.
+
+    Args:
+        labels: Their labels.
+
+    Returns:
+        One text per misprint.
+    """
     wanted = set(labels)
     return tuple(entry["text"] for entry in _misprints() if wanted & set(entry["labels"]))
 
 
 def is_misprinted(label: str) -> bool:
-    """Whether the numbers printed there belong to something else."""
+    """Return whether the numbers of a table belong to something else, so that nothing is compared with them.
+
+    Args:
+        label: The label of the table.
+    """
     return any(label in entry["labels"] for entry in _misprints() if entry.get("wrong_numbers"))
 
 
 def _fraction(percent: str) -> float:
-    """Rounded to the digits that are there, which a division would blur."""
+    """Turn percent into a fraction, rounded to the digits that are printed, which a division would blur."""
     return round(float(percent) / _PERCENT, 10)
 
 
 @cache
 def _misprints() -> tuple[dict[str, Any], ...]:
+    """Read the list of misprints."""
     return tuple(tomllib.loads(_text("misprints.toml"))["misprint"])
 
 
 def _rows(name: str) -> Iterable[dict[str, str]]:
+    """Read a table by the names of its columns."""
     return csv.DictReader(_text(f"{name}.csv").splitlines())
 
 
 def _text(name: str) -> str:
+    """Read a file of printed numbers."""
     return (files("picojoule.paper") / "printed" / name).read_text(encoding="utf-8")

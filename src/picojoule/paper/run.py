@@ -31,7 +31,16 @@ _SUMMARY = "summary.json"
 
 @dataclass(frozen=True)
 class Produced:
-    """What came of an experiment."""
+    """The outcome of an experiment.
+
+    Attributes:
+        experiment: The experiment.
+        scale: How much of it was run, and on which data.
+        runs: How many runs it has.
+        failures: Those that failed.
+        results: Its tables and figures.
+        files: The files that were written.
+    """
 
     experiment: NamedExperiment
     scale: Scale
@@ -41,6 +50,7 @@ class Produced:
     files: tuple[Path, ...]
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the outcome as plain values, as `summary.json` and `picojoule paper run --json` have it."""
         return {
             "name": self.experiment.name,
             "title": self.experiment.title,
@@ -98,7 +108,7 @@ def run(
     """
     folder = Path(out) / named.name
     wanted = SCALES[size].with_seeds(seeds)
-    _spare_larger(folder, wanted)
+    _refuse_smaller(folder, wanted)
     scale = _fetch_data(named, wanted, say, transfer)
     made(folder)  # before the hours of training
     recipes = named.experiment.recipes(scale)
@@ -111,7 +121,8 @@ def run(
     return replace(produced, files=(*produced.files, folder / _SUMMARY))
 
 
-def _spare_larger(folder: Path, scale: Scale) -> None:
+def _refuse_smaller(folder: Path, scale: Scale) -> None:
+    """Refuse to replace the results of a larger scale, or of more seeds."""
     try:
         summary = read_json(folder / _SUMMARY)
         before, seeds = SIZES.index(summary["scale"]), int(summary.get("seeds", 1))
@@ -130,6 +141,7 @@ def _spare_larger(folder: Path, scale: Scale) -> None:
 
 
 def _counted(seeds: int) -> str:
+    """Write a number of seeds."""
     return "1 seed" if seeds == 1 else f"{seeds} seeds"
 
 
@@ -153,7 +165,7 @@ def _fetch_data(
 
 
 def _titled(found: Results, named: NamedExperiment, scale: Scale) -> Results:
-    """Every table and figure says what it is, at which scale, and on what data if not on its own."""
+    """Give every table and figure a title: what it is, at which scale, and on what data if not on its own."""
     notes = [*found.notes]
     title = named.title
     if named.experiment.scaled:
@@ -177,6 +189,7 @@ def _titled(found: Results, named: NamedExperiment, scale: Scale) -> Results:
 
 
 def _with_title(chart: alt.TopLevelMixin, title: str) -> alt.TopLevelMixin:
+    """Give a figure a title, below which its own one stands."""
     own = getattr(chart, "title", alt.Undefined)
     subtitle = [own] if isinstance(own, str) else []
     titled: alt.TopLevelMixin = chart.properties(title=alt.Title(title, subtitle=subtitle, anchor="start"))
@@ -184,9 +197,10 @@ def _with_title(chart: alt.TopLevelMixin, title: str) -> alt.TopLevelMixin:
 
 
 def _write(found: Results, folder: Path) -> tuple[Path, ...]:
+    """Write tables and figures in all formats."""
     files = []
     for name, sheet in found.tables.items():
-        for ending, text in _forms(sheet, found.notes).items():
+        for ending, text in _formats(sheet, found.notes).items():
             files.append(folder / f"{name}{ending}")
             write_atomically(files[-1], text.encode())
     for name, chart in found.figures.items():
@@ -194,6 +208,7 @@ def _write(found: Results, folder: Path) -> tuple[Path, ...]:
     return tuple(files)
 
 
-def _forms(sheet: Sheet, notes: tuple[str, ...]) -> Mapping[str, str]:
+def _formats(sheet: Sheet, notes: tuple[str, ...]) -> Mapping[str, str]:
+    """Return a table as CSV, LaTeX and text, by the ending of the file."""
     below = "".join(f"\n{note}\n" for note in notes)
     return {".csv": sheet.csv(), ".tex": sheet.latex(), ".txt": f"{sheet.text()}\n{below}"}

@@ -1,4 +1,4 @@
-"""How much of an experiment is run: the paper's own scale, one for a small machine, and one to show that it works."""
+"""Scales of an experiment: the paper's own, one for a small machine, and one that only shows that it works."""
 
 from __future__ import annotations
 
@@ -26,23 +26,42 @@ _SMALL: dict[str, dict[str, dict[str, int]]] = {
 }
 """The values of the small scale by model: some hundreds of steps."""
 _LEAST_RATE = 3e-3
-"""Of CNN7's learning rate: at the paper's 1e-3, seven hundred steps leave some seeds with classes they never name."""
+"""The least learning rate of CNN7.
+
+At the paper's 1e-3, seven hundred steps leave some seeds with classes they never name.
+"""
 _GREATEST_ADAM_RATE = 3e-4
-"""Of VGG11's with Adam: at the paper's 1e-3 and in batches of 20, it was still at chance after three hundred steps."""
+"""The greatest learning rate of VGG11 with Adam.
+
+At the paper's 1e-3 and in batches of 20, it was still at chance after three hundred steps.
+"""
 MOST_SEEDS = 1000
+"""The largest number of seeds; more are a slip of the finger."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What a scale makes of the paper's recipes."""
+    """How much of an experiment is run.
+
+    Attributes:
+        name: "full", "small" or "smoke".
+        seeds: The seeds of each setting.
+        replaced: Data sets that are missing, in whose place the stand-in is taken.
+    """
 
     name: Size
     seeds: tuple[int, ...]
     replaced: frozenset[str] = frozenset()
-    """Data sets that cannot be had, in whose place the stand-in is taken."""
 
     def adapt(self, recipe: Recipe) -> Recipe:
-        """
+        """Return a recipe of the paper as this scale trains it.
+
+        Args:
+            recipe: The recipe at full scale.
+
+        Returns:
+            The recipe, with fewer images and epochs where the scale is smaller.
+
         >>> from picojoule.paper.settings import setting
         >>> small = SCALES["small"].adapt(setting("cnn7-fashion-mnist-adam-s3nn"))
         >>> small.data.limit, small.training.epochs, small.energy.psi
@@ -61,7 +80,16 @@ class Scale:
         )
 
     def with_seeds(self, count: int | None) -> Scale:
-        """The same scale with the seeds 0, 1, … up to that many; None leaves them as they are.
+        """Return the same scale with so many seeds.
+
+        Args:
+            count: How many; None leaves the seeds as they are.
+
+        Returns:
+            The scale with the seeds 0, 1, … count − 1.
+
+        Raises:
+            PicojouleError: If there cannot be so many.
 
         >>> SCALES["small"].with_seeds(3).seeds
         (0, 1, 2)
@@ -69,15 +97,20 @@ class Scale:
         if count is None:
             return self
         if type(count) is not int or not 1 <= count <= MOST_SEEDS:
-            raise PicojouleError(f"{count!r} seeds cannot be had: take a whole number from 1 to {MOST_SEEDS}")
+            raise PicojouleError(f"{count!r} seeds are not possible: take a whole number from 1 to {MOST_SEEDS}")
         return replace(self, seeds=tuple(range(count)))
 
     def without(self, missing: frozenset[str]) -> Scale:
-        """The same scale where these data sets cannot be had."""
+        """Return the same scale where some data sets are missing.
+
+        Args:
+            missing: Their names; the stand-in takes their place.
+        """
         return replace(self, replaced=missing)
 
 
 def _with_few_steps(recipe: Recipe) -> Recipe:
+    """Choose a learning rate with which some hundreds of steps are enough."""
     rate = recipe.optimizer.lr
     if recipe.model.name == "cnn7":
         rate = max(rate, _LEAST_RATE)
@@ -94,6 +127,17 @@ SCALES: dict[Size, Scale] = {
 
 
 def find_scale(name: str) -> Scale:
+    """Find a scale by its name.
+
+    Args:
+        name: "full", "small" or "smoke".
+
+    Returns:
+        The scale.
+
+    Raises:
+        PicojouleError: If there is none of this name.
+    """
     for size, scale in SCALES.items():
         if size == name:
             return scale

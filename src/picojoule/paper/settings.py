@@ -36,24 +36,36 @@ def setting(name: str, /, **values: Any) -> Recipe:
 
 @cache  # experiments ask for the same few hundreds of times
 def _read(name: str) -> Recipe:
+    """Read a setting from its file."""
     return Recipe.loads((_home() / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def settings() -> dict[str, Recipe]:
-    """All of them, by name."""
+    """Return all settings of the paper.
+
+    Returns:
+        The recipes by name.
+    """
     names = sorted(entry.name.removesuffix(".toml") for entry in _home().iterdir() if entry.name.endswith(".toml"))
     return {name: setting(name) for name in names}
 
 
-def spoken(recipe: Recipe) -> str:
-    """
-    >>> spoken(setting("vgg11-cifar-10-sgd-s3nn"))
+def setting_title(recipe: Recipe) -> str:
+    """Write model, data set and optimizer of a recipe as the paper does.
+
+    Args:
+        recipe: A recipe of the paper.
+
+    Returns:
+        The title.
+
+    >>> setting_title(setting("vgg11-cifar-10-sgd-s3nn"))
     'VGG11 / CIFAR-10 / mSGD'
     """
     return " / ".join((MODELS[recipe.model.name], DATA[recipe.data.name], OPTIMIZERS[recipe.optimizer.name]))
 
 
 def _home() -> Traversable:
-    """The wheel carries a copy of the recipes; a checkout has the files themselves."""
+    """Return the folder of recipes: the copy in the wheel, or the files of a checkout."""
     shipped = files("picojoule.paper") / "recipes"
     return shipped if shipped.is_dir() else Path(__file__).parents[3] / "recipes" / "paper"

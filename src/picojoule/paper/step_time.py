@@ -1,4 +1,4 @@
-"""How long a training step takes on this machine: for estimates, and for the paper's table of training times."""
+"""The time of a training step on this machine, for estimates and for the paper's table of training times."""
 
 from __future__ import annotations
 
@@ -17,33 +17,53 @@ from picojoule.runs.model import build_model, count_synapses
 from picojoule.spikes.watch import watch
 
 _FEW, _MORE = 2, 8
+"""Sizes of the two batches from which the two parts of a step's time are told apart."""
 _TURNS = 2
+"""How often each is measured; the least time counts."""
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """Seconds: a training step of n images takes step + n·image on one core, evaluation shown for each image."""
+    """The time of a training step of n images on one core: step + n·image seconds.
+
+    Attributes:
+        step: Seconds per training step, whatever its size.
+        image: Seconds per image of a training step.
+        evaluation: Seconds per image in evaluation.
+    """
 
     step: float
     image: float
-    shown: float
+    evaluation: float
 
     def training(self, recipe: Recipe) -> float:
-        """A whole run, its evaluations included."""
+        """Estimate the time of a whole run, its evaluations included.
+
+        Args:
+            recipe: What is trained.
+
+        Returns:
+            Seconds on one core.
+        """
         train, validation, test = DATASETS[recipe.data.name].splits
         data, epochs = recipe.data, recipe.training.epochs
         images = data.limit or train
         steps = -(-images // recipe.training.batch_size)
         shown = epochs * (data.limit_validation or validation) + (data.limit_test or test)
-        return epochs * (steps * self.step + images * self.image) + shown * self.shown
+        return epochs * (steps * self.step + images * self.image) + shown * self.evaluation
 
 
 StepTimes = Mapping[str, StepTime]
-"""By the name of the model."""
+"""Step times by the name of the model."""
 
 
 class Steps:
-    """Training steps of one network on one batch of noise."""
+    """Training steps of one network on one batch of noise.
+
+    Args:
+        recipe: The network and its learning rate.
+        images: The size of the batch.
+    """
 
     def __init__(self, recipe: Recipe, images: int) -> None:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -55,12 +75,25 @@ class Steps:
         self._labels = torch.randint(recipe.classes, (images,), device=self.device)
 
     def penalty(self, kind: PenaltyKind) -> Penalty:
+        """Build a penalty on the network's spikes.
+
+        Args:
+            kind: Which.
+
+        Returns:
+            The penalty.
+        """
         synapses = count_synapses(self.model, self.recipe)
         assert synapses is not None  # the paper's recipes have spiking neurons
         return Penalty(synapses, kind)
 
     def train(self, penalty: Penalty | None, images: int | None = None) -> None:
-        """One step; without a penalty nobody watches the spikes."""
+        """Take one training step; without a penalty, spikes are not watched.
+
+        Args:
+            penalty: The penalty; None for cross-entropy alone.
+            images: How many images of the batch; all unless given.
+        """
         batch, labels = self._images[:images], self._labels[:images]
         self.model.train()
         if penalty is None:
@@ -75,12 +108,19 @@ class Steps:
 
     @torch.no_grad()
     def show(self) -> None:
-        """The forward pass of an evaluation."""
+        """Run the forward pass of an evaluation."""
         self.model.eval()
         self.model(self._images)
 
     def seconds(self, do: Callable[[], None]) -> float:
-        """What it takes until the device is done with it."""
+        """Measure the time until the device is done.
+
+        Args:
+            do: What is measured.
+
+        Returns:
+            Seconds.
+        """
         began = time.perf_counter()
         do()
         if self.device.type == "cuda":
@@ -89,7 +129,14 @@ class Steps:
 
 
 def measure(recipe: Recipe) -> StepTime:
-    """A quick look, on one core and without a penalty, which adds little: a second or so."""
+    """Measure the step time of a network on one core, without a penalty, which adds little; takes about a second.
+
+    Args:
+        recipe: The network.
+
+    Returns:
+        Its step time.
+    """
     with torch.random.fork_rng(devices=[]), threads(1):
         steps = Steps(recipe, _MORE)
         steps.train(None)  # the first step allocates
@@ -98,4 +145,4 @@ def measure(recipe: Recipe) -> StepTime:
             for do in (lambda: steps.train(None, _FEW), lambda: steps.train(None), steps.show)
         )
     image = max(0.0, (more - few) / (_MORE - _FEW))
-    return StepTime(step=max(0.0, few - _FEW * image), image=image, shown=shown / _MORE)
+    return StepTime(step=max(0.0, few - _FEW * image), image=image, evaluation=shown / _MORE)

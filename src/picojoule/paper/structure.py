@@ -1,4 +1,4 @@
-"""What needs no training: the total penalty terms, the layer-wise figures, architectures and hyper-parameters."""
+"""Experiments without training: the total penalty terms, the layer-wise figures, architectures and hyper-parameters."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ from picojoule.synapses.trace import trace
 
 
 def _synapses(model: str, psi: Psi) -> Synapses:
+    """Trace a network of the zoo."""
     net = zoo.create(model)
     return trace(net, torch.zeros(1, *net.input_shape), psi=psi)
 
 
 class Structural(Experiment):
-    """The same at every scale."""
+    """An experiment that is the same at every scale."""
 
     scaled = False
 
 
 @dataclass(frozen=True)
 class Totals(Structural):
-    """Ω(1) of each penalty, which for Ω_syn is E_SNN/E_AC if every neuron fires, under every convention for ψ."""
+    """The table of Ω(1) of each penalty, which for Ω_syn is E_SNN/E_AC if every neuron fires, by convention for ψ."""
 
     def results(self, context: Context) -> Results:
+        """Make its tables and figures (see `Experiment`)."""
         lines: list[tuple[Cell, ...]] = []
         columns = (Column("model"), Column("term"), Column("ψ"), *comparison.columns("Ω(1)", digits=0))
         for model, printed in published.totals().items():
@@ -51,11 +53,16 @@ class Totals(Structural):
 
 @dataclass(frozen=True)
 class LayerShares(Structural):
-    """Each layer's share of the energy and of every penalty, if every neuron fires; ψ by the paper's convention."""
+    """Each layer's share of the energy and of every penalty, if every neuron fires; ψ by the paper's convention.
+
+    Attributes:
+        model: A network of the zoo.
+    """
 
     model: str
 
     def results(self, context: Context) -> Results:
+        """Make its tables and figures (see `Experiment`)."""
         synapses = _synapses(self.model, "paper")
         terms = report.shares.terms_at_one(synapses)
         rows = report.shares.share_rows(synapses, terms)
@@ -70,6 +77,7 @@ class Architectures(Structural):
     """The zoo in the paper's notation, and where it is not what the paper prints."""
 
     def results(self, context: Context) -> Results:
+        """Make its tables and figures (see `Experiment`)."""
         ours = {**{name: notation(name) for name in MODELS}, **block_notation()}
         printed = published.architectures()
         whole = [(MODELS.get(name, name), layers, printed[name]) for name, layers in ours.items()]
@@ -96,6 +104,7 @@ class Hyperparameters(Structural):
     """The recipes of the paper, row by row, beside the table that they come from."""
 
     def results(self, context: Context) -> Results:
+        """Make its tables and figures (see `Experiment`)."""
         recipes: dict[tuple[str, str, str], Recipe] = {
             (r.model.name, r.optimizer.name, r.neuron.surrogate): r for r in settings().values()
         }
@@ -113,6 +122,7 @@ class Hyperparameters(Structural):
 
 
 def _tuned(recipe: Recipe) -> dict[str, float | bool | None]:
+    """Take the hyper-parameters of a recipe that the paper's table has."""
     used = {field.name for field in fields(SURROGATES[recipe.neuron.surrogate])}
     return {
         "lr": recipe.optimizer.lr,
@@ -123,4 +133,5 @@ def _tuned(recipe: Recipe) -> dict[str, float | bool | None]:
 
 
 def _shown(value: float | bool | None) -> str:
+    """Write a hyper-parameter as the paper does."""
     return "-" if value is None else f"{int(value)}" if isinstance(value, bool) else f"{value:g}"

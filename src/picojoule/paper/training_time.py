@@ -1,4 +1,4 @@
-"""What a penalty adds to the time of training: the paper's table, for all three networks."""
+"""The time that a penalty adds to training: the paper's table, for all three networks."""
 
 from __future__ import annotations
 
@@ -32,18 +32,20 @@ _PENALTIES: dict[str, PenaltyKind | None] = {"none": None, "syn": "syn", "total"
 
 @dataclass(frozen=True)
 class TrainingTime(Experiment):
-    """Steps with each penalty and without any, in turn on one network; the median of the ratios of each turn."""
+    """Training steps with each penalty and without any, in turn on one network; the median ratio over turns."""
 
     def extra_seconds(self, scale: Scale, step_times: StepTimes) -> float:
+        """Estimate the time beside its runs (see `Experiment`)."""
         images, rounds = _ROUNDS[scale.name]
         return sum((rounds + 1) * len(_PENALTIES) * (time.step + images * time.image) for time in step_times.values())
 
     def results(self, context: Context) -> Results:
+        """Make the table of ratios (see `Experiment`)."""
         printed = published.training_time()
         images, rounds = _ROUNDS[context.scale.name]
         lines: list[tuple[Cell, ...]] = []
         for model in MODELS:
-            ratios = context.kept(
+            ratios = context.measured(
                 f"training-time-{model}-{context.scale.name}", partial(_ratios, model, images, rounds)
             )
             for penalty in _PENALTIES:
@@ -56,6 +58,7 @@ class TrainingTime(Experiment):
 
 
 def _ratios(model: str, images: int, rounds: int) -> dict[str, float]:
+    """Measure the time of a step with each penalty relative to that without."""
     recipe = setting(_BASES[model])
     # As in a run: freed memory stays at hand.
     with torch.random.fork_rng(devices=[]), threads(recipe.training.threads), retain_freed_memory():
@@ -66,4 +69,5 @@ def _ratios(model: str, images: int, rounds: int) -> dict[str, float]:
 
 
 def _turn(steps: Steps, penalties: dict[str, Penalty | None]) -> dict[str, float]:
+    """Measure one step with each penalty."""
     return {name: steps.seconds(partial(steps.train, penalty)) for name, penalty in penalties.items()}

@@ -1,4 +1,4 @@
-"""What belongs together: checks across the keys of a recipe, each of which is as it should be by itself."""
+"""Checks across the keys of a recipe, each of which is valid by itself: which of them go together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ ZOO_SIDE = 32
 
 
 def check(recipe: Content) -> None:
-    """Refuse keys that do not go together."""
+    """Refuse keys that do not go together.
+
+    Args:
+        recipe: All keys, each valid by itself.
+
+    Raises:
+        PicojouleError: If two keys contradict each other; the message names them and says what to take.
+    """
     _check_size(recipe)
     _check_data(recipe)
     _check_neuron(recipe)
@@ -23,10 +30,11 @@ def check(recipe: Content) -> None:
 
 
 _LARGEST = 1e30
+"""The largest size of a learning rate, weight decay or threshold; float32 ends at 3.4e38."""
 
 
 def _check_size(recipe: Content) -> None:
-    """PyTorch takes no scalar that float32 cannot hold."""
+    """Refuse scalars that float32 cannot hold, which PyTorch does not take."""
     scalars = {
         "optimizer.lr": recipe.optimizer.lr,
         "optimizer.weight_decay": recipe.optimizer.weight_decay,
@@ -41,13 +49,14 @@ def _check_size(recipe: Content) -> None:
 
 
 def _check_data(recipe: Content) -> None:
+    """Refuse more images than there are, and images of a size that the model does not take."""
     data = recipe.data
     limits = {"limit": data.limit, "limit_validation": data.limit_validation, "limit_test": data.limit_test}
     for (key, limit), images in zip(limits.items(), DATASETS[data.name].splits, strict=True):
         if limit is not None and not recipe.classes <= limit <= images:
             raise PicojouleError(
                 f"data.{key} = {limit} is not allowed with data.name = {data.name!r}: take a whole number from "
-                f"{recipe.classes}, one image a class, to {images}, or leave it out"
+                f"{recipe.classes}, one image per class, to {images}, or leave it out"
             )
     _, height, width = recipe.input_shape
     if recipe.model.name in zoo.names() and (height, width) != (ZOO_SIDE, ZOO_SIDE):
@@ -58,6 +67,7 @@ def _check_data(recipe: Content) -> None:
 
 
 def _check_neuron(recipe: Content) -> None:
+    """Refuse keys that the kind of neuron does not have."""
     neuron = recipe.neuron
     here = f"is not allowed with neuron.kind = {neuron.kind!r}"
     if neuron.kind not in ("if", "lif") and neuron.steps != 1:
@@ -96,6 +106,7 @@ def _check_neuron(recipe: Content) -> None:
 
 
 def _check_penalty(recipe: Content) -> None:
+    """Refuse keys of a target without a target, and the other way round."""
     penalty = recipe.penalty
     if penalty.kind != "target":
         for key, value in (("target", penalty.target), ("reference", penalty.reference)):
@@ -122,6 +133,7 @@ SHORTEST_BUDGET_RUN = 3
 
 
 def _check_budget(recipe: Content) -> None:
+    """Refuse schedules, guards and budgets that contradict other keys."""
     penalty = recipe.penalty
     if penalty.rise_from is not None and (penalty.schedule != "constant" or penalty.budget is not None):
         raise PicojouleError(

@@ -18,6 +18,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
 }
 ALONE: Mapping[str, FieldInfo] = {name: field for name, field in Content.model_fields.items() if name not in SECTIONS}
+"""The keys that stand outside of any section."""
 KEYS: Mapping[str, FieldInfo] = {
     **ALONE,
     **{f"{section}.{name}": field for section, kind in SECTIONS.items() for name, field in kind.model_fields.items()},
@@ -25,11 +26,28 @@ KEYS: Mapping[str, FieldInfo] = {
 
 
 def keys_of(section: str) -> list[str]:
+    """List the dotted keys of a section.
+
+    Args:
+        section: Its name.
+
+    Returns:
+        The keys in the order of a recipe; none where there is no such section.
+
+    >>> keys_of("energy")
+    ['energy.psi', 'energy.hardware']
+    """
     return [key for key in KEYS if key.startswith(f"{section}.")]
 
 
 def allowed(field: FieldInfo) -> str:
-    """What a key takes, in words.
+    """Say in words what a key takes.
+
+    Args:
+        field: The key's declaration.
+
+    Returns:
+        A phrase that goes on after "take".
 
     >>> allowed(KEYS["penalty.kind"]), allowed(KEYS["training.threads"]), allowed(KEYS["optimizer.lr"])
     ("'syn', 'total', 'balance' or 'target'", 'a whole number from 1 to 1024', 'a finite number above 0')
@@ -50,13 +68,14 @@ def allowed(field: FieldInfo) -> str:
 
 
 def _kind(field: FieldInfo) -> Any:
-    """The type of a key that may be left out, too."""
+    """Return the type of a key, without the None of one that may be left out."""
     kinds = get_args(field.annotation)
     kind = next(each for each in kinds if each is not NoneType) if NoneType in kinds else field.annotation
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def _range(field: FieldInfo) -> str:
+    """Say in words which numbers a key takes."""
     above, least, most = (_bound(field, name) for name in ("gt", "ge", "le"))
     if least is not None and most is not None:
         return f" from {least} to {most}"
@@ -66,15 +85,28 @@ def _range(field: FieldInfo) -> str:
 
 
 def _bound(field: FieldInfo, name: str) -> object:
+    """Find one bound of a key ("gt", "ge" or "le"); None where it has none."""
     return next((getattr(rule, name) for rule in field.metadata if hasattr(rule, name)), None)
 
 
 def names(field: FieldInfo) -> tuple[str, ...]:
-    """The words that a key takes, if it takes words."""
+    """List the names that a key takes.
+
+    Args:
+        field: The key's declaration.
+
+    Returns:
+        The names; none where the key takes something else.
+    """
     if get_origin(_kind(field)) is Literal:
         return get_args(_kind(field))
     return next((rule.names for rule in field.metadata if isinstance(rule, OneOf)), ())
 
 
 def takes_text(field: FieldInfo) -> bool:
+    """Return whether a key takes text, and a bare word on the command line is meant as such.
+
+    Args:
+        field: The key's declaration.
+    """
     return bool(names(field)) or _kind(field) is str

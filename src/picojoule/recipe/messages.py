@@ -1,4 +1,4 @@
-"""A mistake as one sentence: which key, which value, and what is allowed in its place."""
+"""Messages of a recipe: a mistake as one sentence that names the key, the value, and what is allowed in its place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from picojoule.recipe.phrases import either, plain, shown
 
 
 def explain(fault: ValidationError) -> str:
-    """One sentence about the first mistake; a key that does not exist comes first, for it may explain a missing one."""
+    """Put the first mistake that pydantic found into one sentence.
+
+    Args:
+        fault: What pydantic found. A key that does not exist comes first, because it may explain a missing one.
+
+    Returns:
+        The sentence.
+    """
     mistakes = fault.errors(include_url=False)
     mistake = min(mistakes, key=lambda each: each["type"] != "extra_forbidden")
     parts = [str(part) for part in mistake["loc"]]
@@ -29,7 +36,15 @@ def explain(fault: ValidationError) -> str:
 
 
 def no_such_key(key: str, parts: Sequence[str] | None = None) -> str:
-    """The sentence on a key that no recipe has; `parts` are its names as TOML took them, which may have dots inside."""
+    """Say that there is no such key, and which one may be meant.
+
+    Args:
+        key: The dotted key.
+        parts: Its names as TOML took them, which may have dots inside.
+
+    Returns:
+        The sentence.
+    """
     if key == "axes":
         return "axes make it a sweep of many runs: run it with `picojoule sweep`"
     spelt = ".".join(map(_spelt, parts or key.split(".")))
@@ -43,7 +58,7 @@ def no_such_key(key: str, parts: Sequence[str] | None = None) -> str:
 
 
 def _spelt(name: str) -> str:
-    """A name as it is where it could stand without quotes (letters of any alphabet pass), else in quotes.
+    """Quote a name unless it could stand without quotes (letters of any alphabet pass).
 
     >>> print(_spelt("name"), _spelt("name "), _spelt("data.name"))
     name 'name ' 'data.name'
@@ -52,7 +67,7 @@ def _spelt(name: str) -> str:
 
 
 def _near_keys(key: str) -> list[str]:
-    """Keys whose last part is nearly the same, first in that section, then anywhere; else a section of such a name."""
+    """Find keys whose last part is nearly the same, in that section, then anywhere; else a section of such a name."""
     section, _, leaf = key.rpartition(".")
     for scope in (keys_of(section), [*KEYS]):
         near = get_close_matches(leaf, [known.rpartition(".")[2] for known in scope], n=1)
@@ -63,11 +78,21 @@ def _near_keys(key: str) -> list[str]:
 
 
 def not_a_section(section: str, value: object) -> str:
+    """Say that a section is not a plain value.
+
+    Args:
+        section: Its name.
+        value: What was given in its place.
+
+    Returns:
+        The sentence.
+    """
     keys = ", ".join(keys_of(section))
     return f"{section} = {shown(value)} is not allowed: {section} is a section with the keys {keys}"
 
 
 def _not_allowed(key: str, value: object) -> str:
+    """Say what a key takes in place of a value."""
     field = KEYS[key]
     word = value.lower() if isinstance(value, str) else shown(value)
     near = get_close_matches(word, names(field), n=1)

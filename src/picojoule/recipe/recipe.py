@@ -20,9 +20,17 @@ from picojoule.recipe.toml import named, parse, read
 
 
 class Recipe(Content):
-    """One whole run.
+    """One whole run as a typed, frozen value.
 
-    >>> recipe = Recipe.loads('model.name = "cnn7"\\ndata.name = "fashion-mnist"', "penalty.strength=64", "seed=3")
+    Recipes are compared and hashed by value. `Recipe.load` reads one from a file, `with_values` varies it.
+
+    Args:
+        **content: A mapping of keys to values for each section, and ``seed``.
+
+    Raises:
+        PicojouleError: If a key does not exist, a value is not allowed, or keys do not go together.
+
+    >>> recipe = Recipe.loads('model.name = "cnn7"', "data.name=fashion-mnist", "penalty.strength=64", "seed=3")
     >>> recipe.penalty.strength, recipe.seed, recipe.data.pad, recipe.input_shape
     (64.0, 3, 2, (1, 32, 32))
     >>> recipe.name.rpartition("-")[0]
@@ -124,11 +132,19 @@ class Recipe(Content):
         return type(self)(**apply_values(self.model_dump(exclude_unset=True), values))
 
     def to_dict(self) -> dict[str, Any]:
-        """Every value, in plain types, also those that were filled in."""
+        """Return every value in plain types, also those that were filled in.
+
+        Returns:
+            A dictionary for each section, and the seed.
+        """
         return self.model_dump()
 
     def to_toml(self) -> str:
-        """The complete recipe; ``Recipe.loads`` gives it back. TOML has no word for None, so that key is left out."""
+        """Write the complete recipe as TOML, which ``Recipe.loads`` reads.
+
+        Returns:
+            The TOML text; a key that is None is left out, because TOML has no word for it.
+        """
         return tomli_w.dumps(self.model_dump(exclude_none=True))
 
     @property
@@ -169,7 +185,7 @@ class Recipe(Content):
 
 
 def _amount(penalty: PenaltySection) -> str:
-    """How much of the penalty, as a part of a folder's name: 64, 30pct, 2uJ."""
+    """Write how much of the penalty there is as a part of a folder's name: 64, 30pct, 2uJ."""
     if penalty.budget is None:
         return f"{penalty.strength:g}"
     if isinstance(penalty.budget, str):

@@ -26,19 +26,27 @@ MOST_STEPS = 10_000
 
 
 class Section(BaseModel):
+    """A section of a recipe: frozen, with strict types, finite numbers and no unknown keys."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class ModelSection(Section):
+    """``[model]``: the network."""
+
     name: ModelName
+    """A network of the zoo, or code of the user's own as ``package.module:factory``."""
 
 
 def _usual_pad(known: Mapping[str, Any]) -> int:
+    """Return the padding that makes the data set's images 32×32."""
     # The name is absent if it was refused; that is reported, so any number will do.
     return DATASETS[known["name"]].pad if "name" in known else 0
 
 
 class DataSection(Section):
+    """``[data]``: the data set, how much of it, and what is done to its images."""
+
     name: DataName
     limit: int | None = Field(default=None, ge=1, le=10**9)
     """Train on a class-balanced subset of that many images; None is all of them."""
@@ -54,7 +62,14 @@ class DataSection(Section):
     """Black pixels on each side; what the data set needs to be 32×32 unless given."""
 
     def load(self) -> Data:
-        """The images that this section asks for."""
+        """Load the images that this section asks for.
+
+        Returns:
+            Training, validation and test images.
+
+        Raises:
+            PicojouleError: If the data set is not there and cannot be fetched.
+        """
         return datasets.load(
             self.name,
             limit=self.limit,
@@ -65,6 +80,8 @@ class DataSection(Section):
 
 
 class NeuronSection(Section):
+    """``[neuron]``: the kind of neuron, its threshold, surrogate gradient and time steps."""
+
     kind: Literal["spike", "relu", "qrelu", "if", "lif"] = "spike"
     steps: int = Field(default=1, ge=1, le=MOST_STEPS)
     """The image is given in each as a constant current; the logits are averaged over them."""
@@ -72,7 +89,7 @@ class NeuronSection(Section):
     surrogate: SurrogateName = "s3nn"
     alpha: Number = Field(default=0.25, gt=0)
     tau: Number = Field(default=0.6, gt=0)
-    # Of the membrane, for "if" and "lif" only; what is left out is as `IF` and `LIF` have it.
+    # Of the membrane potential, for "if" and "lif" only; what is left out is as `IF` and `LIF` have it.
     leak: Number | None = Field(default=None, ge=0, le=1)
     reset: Literal["subtract", "zero"] | None = None
     max_spikes: int | None = Field(default=None, ge=1, le=10**9)
@@ -80,9 +97,12 @@ class NeuronSection(Section):
 
 
 MEMBRANE_KEYS = ("leak", "reset", "max_spikes", "floor")
+"""The keys that only neurons with a membrane potential have."""
 
 
 class OptimizerSection(Section):
+    """``[optimizer]``: Adam, or SGD with momentum 0.9."""
+
     name: Literal["adam", "sgd"] = "adam"
     lr: Number = Field(default=1e-3, gt=0)
     weight_decay: Number = Field(default=1e-4, ge=0)
@@ -91,6 +111,8 @@ class OptimizerSection(Section):
 
 
 class PenaltySection(Section):
+    """``[penalty]``: what is charged for spikes, and how much of it: a strength, a target or a budget."""
+
     kind: Literal[PenaltyKind, "target"] = "syn"
     p: Number = Field(default=1.0, ge=1, le=LARGEST_P)
     strength: Number = Field(default=0.0, ge=0)
@@ -110,12 +132,16 @@ class PenaltySection(Section):
 
 
 class EnergySection(Section):
+    """``[energy]``: how synaptic operations are counted and priced."""
+
     psi: Psi = "exact"
     """One convention for the bill and the penalty."""
     hardware: HardwareName = hardware.DEFAULT
 
 
 class TrainingSection(Section):
+    """``[training]``: how long, in which batches, in which precision, and from which weights."""
+
     epochs: int = Field(default=150, ge=1, le=100_000)
     batch_size: int = Field(default=100, ge=2, le=100_000)
     precision: Literal["auto", "32", "bf16-mixed"] = "auto"
@@ -126,7 +152,7 @@ class TrainingSection(Section):
 
 
 class Content(Section):
-    """All keys of a recipe, each by itself as it should be; whether they go together is for `Recipe` to say."""
+    """All keys of a recipe, each valid by itself; whether they go together is for `Recipe` to say."""
 
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
     model: ModelSection
@@ -149,13 +175,21 @@ class Content(Section):
         return DATASETS[self.data.name].classes
 
     def build_surrogate(self) -> Surrogate:
-        """The surrogate with those of ``neuron.alpha`` and ``neuron.tau`` that it has."""
+        """Build the surrogate gradient, with those of ``neuron.alpha`` and ``neuron.tau`` that it has.
+
+        Returns:
+            The surrogate.
+        """
         kind = SURROGATES[self.neuron.surrogate]
         build: Callable[..., Surrogate] = kind
         return build(**{field.name: getattr(self.neuron, field.name) for field in dataclasses.fields(kind)})
 
     def build_neuron(self) -> Callable[[], nn.Module]:
-        """A factory that makes one neuron module a layer, as ``zoo.create`` takes it."""
+        """Build a factory of neuron modules.
+
+        Returns:
+            A function that makes the module of one layer, as ``zoo.create`` takes it.
+        """
         neuron = self.neuron
         if neuron.kind == "relu":
             return nn.ReLU

@@ -27,7 +27,18 @@ _DEEPEST = 16
 
 @contextlib.contextmanager
 def named(path: str | os.PathLike[str], overrides: Iterable[str]) -> Iterator[None]:
-    """Put the file and what was to change in it before a mistake that was found in them."""
+    """Put the name of the file and its overrides before the message of a mistake that is found in the block.
+
+    Args:
+        path: The file.
+        overrides: What was to change in it.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        PicojouleError: The mistake, with the name of the file.
+    """
     try:
         yield
     except PicojouleError as fault:
@@ -36,7 +47,17 @@ def named(path: str | os.PathLike[str], overrides: Iterable[str]) -> Iterator[No
 
 
 def read(path: str | os.PathLike[str]) -> str:
-    """The text of a recipe file."""
+    """Read the text of a recipe file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Its text.
+
+    Raises:
+        PicojouleError: If it is not a readable file of UTF-8 text; the message names files of a similar name.
+    """
     path = a_path("a recipe", path)
     shown = plain(str(path))
     try:
@@ -51,6 +72,7 @@ def read(path: str | os.PathLike[str]) -> str:
 
 
 def _not_a_file(path: Path) -> str:
+    """Say what is there in place of a recipe file, and which file may be meant."""
     if path.is_symlink() and not path.exists():
         return f"{plain(str(path))} is a symbolic link to {plain(os.readlink(path))}, which is not there: mend the link"
     folder = path if path.is_dir() else path.parent
@@ -67,7 +89,17 @@ def _not_a_file(path: Path) -> str:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """TOML as nested tables, not yet checked to be a recipe."""
+    """Parse TOML into nested tables, not yet checked to be a recipe.
+
+    Args:
+        text: The TOML.
+
+    Returns:
+        The tables.
+
+    Raises:
+        PicojouleError: If it is not valid TOML, or nested too deeply for a recipe.
+    """
     if not isinstance(text, str):
         raise PicojouleError(f"a recipe is TOML text, not {type(text).__name__}: give a string")
     try:
@@ -80,13 +112,13 @@ def parse(text: str) -> dict[str, Any]:
         raise PicojouleError(f"this is not valid TOML: {problem}") from None
     except (RecursionError, ValueError):  # Python limits the depth of calls and the digits of a whole number
         raise PicojouleError(
-            "this is no recipe: it is nested too deeply or has a number of thousands of digits, but a recipe holds "
+            "this is not a recipe: it is nested too deeply or has a number of thousands of digits, but a recipe holds "
             "only sections of plain values"
         ) from None
 
 
 def _check_depth(content: Any) -> None:
-    """Dotted keys nest as deeply as they are long, which only those notice who walk down."""
+    """Refuse tables that are nested too deeply: dotted keys nest as deeply as they are long."""
     level = [content]
     for _ in range(_DEEPEST):
         tables = [value.values() if isinstance(value, dict) else value for value in level]

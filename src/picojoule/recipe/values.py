@@ -1,4 +1,4 @@
-"""What keys take beyond plain types: numbers, names out of registries, budgets."""
+"""Types of recipe values beyond the plain ones: numbers, names out of registries, budgets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ from picojoule.recipe.phrases import choices
 
 @dataclasses.dataclass(frozen=True)
 class OneOf:
-    """A name out of a registry or, with ``or_factory``, code of the user's own as ``package.module:factory``."""
+    """A name out of a registry or, with ``or_factory``, code of the user's own as ``package.module:factory``.
+
+    Attributes:
+        names: The names of the registry.
+        or_factory: Whether ``package.module:factory`` is taken too.
+    """
 
     names: tuple[str, ...]
     or_factory: bool = False
@@ -38,6 +43,7 @@ class OneOf:
 
 
 def _is_factory(name: str) -> bool:
+    """Return whether a name is of the form ``package.module:factory``."""
     module, colon, factory = name.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *factory.split(".")))
 
@@ -68,6 +74,7 @@ class ShareOrEnergy:
 
 
 def _share_or_joules(text: str) -> float | str:
+    """Read "30%" as the share 0.3, and an energy with its unit as text in one spelling."""
     if text.strip().endswith("%"):
         try:
             share = float(Decimal(text.strip()[:-1].strip()) / 100)

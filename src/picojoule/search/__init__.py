@@ -1,1 +1,1 @@
-"""Many runs: sweeps, the frontier of one network, the pick among trained ones, scores of a trade-off."""
+"""Many runs: sweeps, the frontier of one network, the choice among trained ones, scores of a trade-off curve."""

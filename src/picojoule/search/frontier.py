@@ -40,20 +40,28 @@ BROKEN = 0.5
 
 @dataclass(frozen=True)
 class Plan:
-    """How a frontier is walked."""
+    """The points of a frontier and how they are trained.
+
+    Attributes:
+        points: The largest number of points, the baseline among them.
+        first: The strength of point 1, on the normalised penalty.
+        ratio: By what the strength is multiplied from point to point.
+        stretch: Epochs of each point after the baseline; by default, 1.5 times the baseline's epochs shared out.
+        schedule: "restarts", "steps" or "ramp", as the module's docstring says.
+
+    Raises:
+        PicojouleError: If there is no such curve: fewer than two points, or strengths that do not rise.
+    """
 
     points: int = 11
-    """At most so many, the baseline among them."""
     first: float = 2.0
-    """The strength of point 1, on the normalised penalty."""
     ratio: float = 2.0
     stretch: int | None = None
-    """Epochs of each point after the baseline."""
     schedule: Schedule = "restarts"
 
     def __post_init__(self) -> None:
         if self.points < 2:
-            raise PicojouleError(f"{self.points} points are no curve: take 2 or more")
+            raise PicojouleError(f"{self.points} points are not a curve: take 2 or more")
         if not (0 < self.first < math.inf and 1 < self.ratio < math.inf):
             raise PicojouleError(
                 f"strengths from {self.first:g} by a ratio of {self.ratio:g} do not rise: take a first strength above "
@@ -61,16 +69,22 @@ class Plan:
             )
         if math.log(self.first) + (self.points - 2) * math.log(self.ratio) > math.log(sys.float_info.max):
             raise PicojouleError(
-                f"{self.points} points from {self.first:g} by a ratio of {self.ratio:g} end at no finite strength: "
-                "take a smaller ratio or fewer points"
+                f"{self.points} points from {self.first:g} by a ratio of {self.ratio:g} end at a strength that is not "
+                "finite: take a smaller ratio or fewer points"
             )
         if self.stretch is not None and self.stretch < 1:
-            raise PicojouleError(f"a stretch of {self.stretch} epochs is none: take 1 or more")
+            raise PicojouleError(f"a stretch of {self.stretch} epochs is not a stretch: take 1 or more")
         if self.schedule not in get_args(Schedule):
             raise unknown("schedule", self.schedule, get_args(Schedule))
 
     def stretch_of(self, epochs: int) -> int:
-        """Epochs of a stretch after a baseline of so many: what 1.5 times them afford, at least one.
+        """Return the epochs of each stretch.
+
+        Args:
+            epochs: Those of the baseline.
+
+        Returns:
+            The stretch that was given, or what 1.5 times the baseline's epochs afford, at least one.
 
         >>> Plan().stretch_of(10), Plan().stretch_of(150), Plan(stretch=3).stretch_of(10)
         (1, 22, 3)
@@ -79,9 +93,19 @@ class Plan:
 
 
 def recipes(recipe: Recipe, plan: Plan | None = None) -> tuple[Recipe, ...]:
-    """The points as recipes, to be trained in this order into one folder.
+    """Return the points of a frontier as recipes, to be trained in this order into one folder.
 
-    >>> base = Recipe.loads('model.name = "cnn7"\\ndata.name = "digits"\\ntraining.epochs = 10')
+    Args:
+        recipe: The recipe of the network; its own strength plays no part.
+        plan: Which points; the default plan unless given.
+
+    Returns:
+        The baseline, then the points of rising strength.
+
+    Raises:
+        PicojouleError: If the recipe has a budget or a target, no spikes, or a penalty that is not normalised.
+
+    >>> base = Recipe.loads('model.name = "cnn7"', "data.name=digits", "training.epochs=10")
     >>> chain = recipes(base)
     >>> [point.penalty.strength for point in chain[:4]], chain[10].penalty.strength
     ([0.0, 2.0, 4.0, 8.0], 1024.0)
@@ -114,7 +138,12 @@ def recipes(recipe: Recipe, plan: Plan | None = None) -> tuple[Recipe, ...]:
 
 @dataclass(frozen=True)
 class Frontier:
-    """The points that were reached, each a finished run."""
+    """The points of a trade-off curve that were reached, each a finished run.
+
+    Attributes:
+        runs: The baseline, then the points of rising strength.
+        planned: How many points were planned.
+    """
 
     runs: tuple[Run, ...]
     planned: int
@@ -131,6 +160,11 @@ class Frontier:
         return sum(epochs) / epochs[0]
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the curve as plain values, as `picojoule frontier --json` prints it.
+
+        Returns:
+            The cost, whether the accuracy broke, and the points with their accuracy and energy on both splits.
+        """
         baseline = self.runs[0].result
         points, epochs = [], 0
         for run in self.runs:
@@ -145,6 +179,7 @@ class Frontier:
         return {"cost": self.cost, "broken": self.broken, "points": points}
 
     def table(self) -> Table:
+        """Return the curve as a table for the terminal, with figures of the test split."""
         table = Table(title=f"Frontier: {len(self.runs)} points for {self.cost:.2f} times the epochs of one run")
         for heading in ("λ'", "epochs so far", "test accuracy", "energy per image", "of the baseline's", "run"):
             name = heading == "run"  # whole, to be copied
@@ -173,9 +208,24 @@ def frontier(
     accelerator: str = "auto",
     devices: int = 1,
 ) -> Frontier:
-    """Walk the curve; the same call again resumes where it was, and returns at once if all is done.
+    """Train the points of a trade-off curve one after the other, until the accuracy breaks.
 
-    `reporters` gives those of each point by its title.
+    The same call again resumes where it was, and returns at once if all is done.
+
+    Args:
+        recipe: The recipe of the network; its own strength plays no part.
+        into: The folder of runs.
+        plan: Which points; the default plan unless given.
+        reporters: Gives the reporters of each point by its title.
+        say: Told in a sentence where the accuracy broke.
+        accelerator: As in `fit`.
+        devices: As in `fit`.
+
+    Returns:
+        The points that were reached.
+
+    Raises:
+        PicojouleError: If there is no frontier of this recipe, or a point cannot be trained.
     """
     chain = recipes(recipe, plan)
     runs: list[Run] = []
@@ -184,8 +234,8 @@ def frontier(
         runs.append(fit(point, into, reporters=reporters(title), accelerator=accelerator, devices=devices))
         if runs[-1].figure("validation", "joules") is None:
             raise PicojouleError(
-                f"{runs[-1].path / 'result.json'} is no result of a frontier (it has no joules): remove it and run the "
-                "same command again"
+                f"{runs[-1].path / 'result.json'} is not the result of a frontier (it has no joules): remove it and "
+                "run the same command again"
             )
         accuracy, least = (run.result["validation"]["accuracy"] for run in (runs[-1], runs[0]))
         if accuracy < BROKEN * least:

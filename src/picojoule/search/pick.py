@@ -28,22 +28,39 @@ Split = Literal["validation", "test"]
 _SPLITS: tuple[Split, ...] = ("validation", "test")
 _FIGURES = ("accuracy", "joules", "synops", "rate_mean", "dead_rate")
 NEAREST = 3
+"""How many networks are named where none satisfies the limits."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a network must satisfy; None is no limit."""
+    """The limits that a network must satisfy; None is no limit.
+
+    Attributes:
+        max_loss: Accuracy that may be lost against the baseline, as a fraction.
+        max_joules: Energy per image.
+        max_share: Energy as a share of the baseline's.
+        min_accuracy: As a fraction.
+    """
 
     max_loss: float | None = None
-    """Fraction of accuracy below the baseline."""
     max_joules: float | None = None
     max_share: float | None = None
-    """Energy as a share of the baseline's."""
     min_accuracy: float | None = None
 
     @classmethod
     def read(cls, max_loss: float | None, max_energy: str | None, min_accuracy: float | None) -> Limits:
-        """From the command line: points of accuracy, an energy with its unit or a percentage, percent.
+        """Read the limits as they are given on the command line.
+
+        Args:
+            max_loss: Points of accuracy that may be lost against the baseline.
+            max_energy: An energy with its unit, such as "2uJ", or a share of the baseline's, such as "30%".
+            min_accuracy: In percent.
+
+        Returns:
+            The limits.
+
+        Raises:
+            PicojouleError: If there is none, or one is not a valid number.
 
         >>> Limits.read(None, "2uJ", 88)
         Limits(max_loss=None, max_joules=2e-06, max_share=None, min_accuracy=0.88)
@@ -51,9 +68,11 @@ class Limits:
         if max_loss is None and max_energy is None and min_accuracy is None:
             raise PicojouleError("nothing to choose by: give --max-loss, --max-energy or --min-accuracy")
         if max_loss is not None and not 0 <= max_loss <= 100:
-            raise PicojouleError(f"--max-loss {max_loss:g} is no number of points: take one from 0 to 100")
+            raise PicojouleError(f"--max-loss {max_loss:g} is not a valid number of points: take one from 0 to 100")
         if min_accuracy is not None and not 1 < min_accuracy <= 100:
-            raise PicojouleError(f"--min-accuracy {min_accuracy:g} is no percentage: take one above 1 and up to 100")
+            raise PicojouleError(
+                f"--min-accuracy {min_accuracy:g} is not a valid percentage: take one above 1 and up to 100"
+            )
         joules = share = None
         if max_energy is not None and max_energy.strip().endswith("%"):
             share = _percentage(max_energy)
@@ -68,35 +87,62 @@ class Limits:
 
     @property
     def on_accuracy(self) -> bool:
+        """Whether accuracy is limited, so that the cheapest network is wanted."""
         return self.max_loss is not None or self.min_accuracy is not None
 
 
 def _percentage(text: str) -> float:
+    """Read "30%" as 0.3."""
     try:
         share = float(text.strip()[:-1]) / 100
     except ValueError:
         share = math.nan
     if not (math.isfinite(share) and share > 0):
-        raise PicojouleError(f"--max-energy {text!r} is no percentage: write a number above 0 and %, as in '30%'")
+        raise PicojouleError(
+            f"--max-energy {text!r} is not a valid percentage: write a number above 0 and %, as in '30%'"
+        )
     return share
 
 
 @dataclass(frozen=True)
 class Network:
-    """One recipe, trained with one or several seeds."""
+    """One recipe, trained with one or several seeds.
+
+    Attributes:
+        runs: One run per seed.
+        results: Their results, in the same order.
+        penalised: Whether anything but accuracy was trained for.
+    """
 
     runs: tuple[Run, ...]
     results: tuple[dict[str, Any], ...]
     penalised: bool
 
     def figures(self, split: Split, key: str) -> list[float]:
+        """Return one figure of every seed.
+
+        Args:
+            split: "validation" or "test".
+            key: Its key in `result.json`.
+        """
         return [result[split][key] for result in self.results]
 
     def mean(self, split: Split, key: str) -> float:
+        """Return the mean of a figure over seeds.
+
+        Args:
+            split: "validation" or "test".
+            key: Its key in `result.json`.
+        """
         return statistics.fmean(self.figures(split, key))
 
     def spread(self, split: Split, key: str) -> float | None:
-        """The sample standard deviation over seeds; None for a single one."""
+        """Return the sample standard deviation of a figure over seeds; None for a single seed.
+
+        Args:
+            split: "validation" or "test".
+            key: Its key in `result.json`.
+        """
         return statistics.stdev(self.figures(split, key)) if len(self.runs) > 1 else None
 
     @property
@@ -106,6 +152,7 @@ class Network:
         return self.runs[accuracies.index(max(accuracies))]
 
     def to_dict(self) -> dict[str, Any]:
+        """Return runs and figures as plain values: mean and spread over seeds, on both splits."""
         return {
             "runs": [str(run.path) for run in self.runs],
             "best": str(self.best.path),
@@ -115,13 +162,17 @@ class Network:
 
 @dataclass(frozen=True)
 class Miss:
-    """A network that fails a limit, and by how much."""
+    """A network that fails a limit, and by how much.
+
+    Attributes:
+        network: The network.
+        accuracy: Missing fraction of accuracy.
+        joules: Joules too many.
+    """
 
     network: Network
     accuracy: float
-    """Missing fraction of accuracy."""
     joules: float
-    """Joules too many."""
 
     def __str__(self) -> str:
         missing = f"{100 * self.accuracy:.2f} points of accuracy too few" if self.accuracy > 0 else ""
@@ -131,7 +182,15 @@ class Miss:
 
 @dataclass(frozen=True)
 class Choice:
-    """The network that was picked, or those that came nearest."""
+    """The network that was chosen, or those that came nearest.
+
+    Attributes:
+        limits: What was asked for.
+        networks: How many there were to choose from.
+        baseline: The most accurate network without a penalty; None where there is none.
+        chosen: The network; None where none satisfies the limits.
+        nearest: Where none does, those that came nearest.
+    """
 
     limits: Limits
     networks: int
@@ -160,6 +219,7 @@ class Choice:
         )
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the choice as plain values, as `picojoule pick --json` prints it."""
         return {
             "satisfied": self.chosen is not None,
             "networks": self.networks,
@@ -173,7 +233,7 @@ class Choice:
         }
 
     def table(self) -> Table:
-        """The bill of the network chosen, on the test split, beside the baseline's."""
+        """Return the figures of the chosen network on the test split, beside the baseline's, for the terminal."""
         assert self.chosen is not None
         columns = {"chosen": self.chosen} | ({"baseline": self.baseline} if self.baseline is not None else {})
         table = Table(title=f"{self.chosen.best.path.name}: the bill on the test split")
@@ -196,12 +256,24 @@ class Choice:
 
 
 def _shown(network: Network, key: str, form: Callable[[float], str]) -> str:
+    """Write the mean of a figure on the test split, with its spread over seeds."""
     spread = network.spread("test", key)
     return form(network.mean("test", key)) + ("" if spread is None else f" ± {form(spread)}")
 
 
 def pick(folder: str | os.PathLike[str], limits: Limits) -> Choice:
-    """The cheapest network that satisfies the limits; the most accurate one where only energy is limited."""
+    """Choose the cheapest network that satisfies the limits; the most accurate one where only energy is limited.
+
+    Args:
+        folder: A folder in or below which finished runs are.
+        limits: What the network must satisfy on the validation images, averaged over seeds.
+
+    Returns:
+        The choice, or the networks that came nearest.
+
+    Raises:
+        PicojouleError: If there is no finished run, figures cannot be compared, or a baseline is wanted and missing.
+    """
     networks = gather(folder)
     plain = [network for network in networks if not network.penalised]
     baseline = max(plain, key=lambda n: n.mean("validation", "accuracy"), default=None)
@@ -220,6 +292,7 @@ def pick(folder: str | os.PathLike[str], limits: Limits) -> Choice:
 
 
 def _miss(network: Network, limits: Limits, baseline: Network | None) -> Miss:
+    """Say by how much a network fails the limits; 0 where it satisfies them."""
     accuracies, energies = [limits.min_accuracy or 0.0], [math.inf if limits.max_joules is None else limits.max_joules]
     if baseline is not None and limits.max_loss is not None:
         accuracies.append(baseline.mean("validation", "accuracy") - limits.max_loss)
@@ -232,7 +305,7 @@ def _miss(network: Network, limits: Limits, baseline: Network | None) -> Miss:
 
 
 def _nearest(misses: Sequence[Miss]) -> tuple[Miss, ...]:
-    """First those that fail one limit only, by how little they fail it, then the others."""
+    """Sort by how little a network fails, those first that fail one limit only."""
 
     def order(miss: Miss) -> tuple[int, float]:
         joules = miss.network.mean("validation", "joules")
@@ -243,7 +316,17 @@ def _nearest(misses: Sequence[Miss]) -> tuple[Miss, ...]:
 
 
 def gather(folder: str | os.PathLike[str]) -> list[Network]:
-    """Every finished spiking network in or below a folder, seeds together."""
+    """Find every finished spiking network in or below a folder, with its seeds together.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The networks.
+
+    Raises:
+        PicojouleError: If there is none, or their figures cannot be compared.
+    """
     root = Path(folder)
     paths = sorted(Path(here) for here, _, files in os.walk(root) if {"recipe.toml", "result.json"} <= {*files})
     runs = [run for run in map(Run, paths) if _spends(run)]
@@ -260,14 +343,14 @@ def gather(folder: str | os.PathLike[str]) -> list[Network]:
         )
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(_but_for_the_seed(run), []).append(run)
+        groups.setdefault(_identity_without_seed(run), []).append(run)
     return [
         Network(tuple(same), tuple(run.result for run in same), same[0].recipe.penalised) for same in groups.values()
     ]
 
 
 def _scale(run: Run) -> str:
-    """What figures must have in common to be compared, in words."""
+    """Say in words what figures must have in common to be compared."""
     data, energy = run.recipe.data, run.recipe.energy
     parts = [(data.limit_validation, "validation"), (data.limit_test, "test")]
     images = "".join(f", {limit} {part} images" for limit, part in parts if limit is not None)
@@ -275,16 +358,17 @@ def _scale(run: Run) -> str:
 
 
 def _spends(run: Run) -> bool:
+    """Return whether a run is of a spiking network, which has an energy."""
     return run.figure("validation", "joules") is not None
 
 
-def _but_for_the_seed(run: Run) -> str:
-    """What the runs of one network share; a run that it starts from counts by what it is, not by its name."""
+def _identity_without_seed(run: Run) -> str:
+    """Return what the runs of one network share; a run that it starts from counts by what it is, not by its name."""
     content = run.recipe.model_dump(exclude_none=True)
     del content["seed"]
     for section, key in (("training", "start_from"), ("penalty", "reference")):
         name = content[section].get(key)
         other = Run(run.path.parent / name) if name else None
         if other is not None and os.path.isfile(other.path / "recipe.toml"):
-            content[section][key] = _but_for_the_seed(other)
+            content[section][key] = _identity_without_seed(other)
     return json.dumps(content, sort_keys=True)

@@ -20,17 +20,28 @@ from numpy.typing import NDArray
 from picojoule.errors import PicojouleError
 
 NEIGHBOURS = 3
-"""The usual k of the nearest-neighbour estimate."""
+"""k of the nearest-neighbour estimate, scikit-learn's default."""
 
 _Values = NDArray[np.float64]
 
 
 def auc(energy: Iterable[float], accuracy: Iterable[float], cutoff: float = 70) -> float | None:
-    """AUC(P), the normalised area under the curve and above accuracy P/100, in [0, 1]: the paper's algorithm 1.
+    """Compute AUC(P), the normalised area under the curve and above accuracy P/100: the paper's algorithm 1.
 
     Of the points with energy x ≤ 1, sorted by x, those stay that are at least as accurate as all before them. The curve
     rises straight up at the first, is linear between them, and runs on level to x = 1. Its area above P/100 is divided
-    by 1 − P/100. Points of equal energy are taken in the order of their accuracy. None if no point has x ≤ 1.
+    by 1 − P/100. Points of equal energy are taken in the order of their accuracy.
+
+    Args:
+        energy: Energy of each point, relative to the baseline.
+        accuracy: Accuracy of each point, as a fraction.
+        cutoff: P in percent.
+
+    Returns:
+        The area, in [0, 1]; None if no point has x ≤ 1.
+
+    Raises:
+        PicojouleError: If these are not the points of a curve.
 
     >>> auc([0.1, 0.2, 0.5, 1], [0.6, 0.8, 0.7, 0.9], cutoff=70)
     0.408333...
@@ -52,9 +63,19 @@ def auc(energy: Iterable[float], accuracy: Iterable[float], cutoff: float = 70) 
 
 
 def spearman(energy: Iterable[float], accuracy: Iterable[float], cutoff: float = 70) -> float | None:
-    """Spearman's rank correlation of energy and accuracy above the cutoff, in [−1, 1].
+    """Compute Spearman's rank correlation of energy and accuracy above the cutoff.
 
-    None for fewer than three points (two always give ±1) and where all energies or all accuracies are equal.
+    Args:
+        energy: Energy of each point, relative to the baseline.
+        accuracy: Accuracy of each point, as a fraction.
+        cutoff: P in percent.
+
+    Returns:
+        The correlation, in [−1, 1]; None for fewer than three points (two always give ±1) and where all energies or all
+        accuracies are equal.
+
+    Raises:
+        PicojouleError: If these are not the points of a curve.
 
     >>> spearman([0.1, 0.2, 0.5, 1], [0.75, 0.8, 0.85, 0.9]), spearman([0.1, 1], [0.8, 0.9])
     (1.0, None)
@@ -68,11 +89,22 @@ def spearman(energy: Iterable[float], accuracy: Iterable[float], cutoff: float =
 
 
 def mutual_information(energy: Iterable[float], accuracy: Iterable[float], cutoff: float = 70) -> float | None:
-    """Mutual information of energy and accuracy above the cutoff as the paper has it, in nats.
+    """Compute the mutual information of energy and accuracy above the cutoff as the paper has it, in nats.
 
     This is the plug-in estimate with raw values as symbols, I = Σ p(x, y) ln(p(x, y) / p(x)p(y)). N distinct energies
     with N distinct accuracies give ln N, and each tie of two accuracies takes (2/N) ln 2 away: it counts points rather
-    than measuring dependence. `mutual_information_knn` does measure it. None without any point.
+    than measuring dependence. `mutual_information_knn` does measure it.
+
+    Args:
+        energy: Energy of each point, relative to the baseline.
+        accuracy: Accuracy of each point, as a fraction.
+        cutoff: P in percent.
+
+    Returns:
+        Nats; None without any point.
+
+    Raises:
+        PicojouleError: If these are not the points of a curve.
 
     >>> mutual_information([0.1, 0.2, 0.5, 1], [0.75, 0.8, 0.85, 0.9])  # ln 4
     1.38629...
@@ -89,10 +121,22 @@ def mutual_information(energy: Iterable[float], accuracy: Iterable[float], cutof
 def mutual_information_knn(
     energy: Iterable[float], accuracy: Iterable[float], cutoff: float = 70, neighbours: int = NEIGHBOURS
 ) -> float | None:
-    """Mutual information of energy and accuracy above the cutoff, estimated for continuous values, in nats.
+    """Estimate the mutual information of energy and accuracy above the cutoff for continuous values, in nats.
 
     By the distances to the k nearest neighbours (Kraskov et al., 2004), 0 where the estimate is negative, with a fixed
-    seed for the noise that breaks ties. None unless there are more than k points.
+    seed for the noise that breaks ties.
+
+    Args:
+        energy: Energy of each point, relative to the baseline.
+        accuracy: Accuracy of each point, as a fraction.
+        cutoff: P in percent.
+        neighbours: k.
+
+    Returns:
+        Nats; None unless there are more than k points.
+
+    Raises:
+        PicojouleError: If these are not the points of a curve, or k is not a whole number above 0.
 
     >>> mutual_information_knn([0.1, 0.2, 0.5], [0.75, 0.8, 0.85]) is None
     True
@@ -108,16 +152,18 @@ def mutual_information_knn(
 
 
 def _above(energy: Iterable[float], accuracy: Iterable[float], cutoff: float) -> tuple[_Values, _Values]:
+    """Return the points whose accuracy is above the cutoff."""
     x, y, floor = _points(energy, accuracy, cutoff)
     return x[y > floor], y[y > floor]
 
 
 def _points(energy: Iterable[float], accuracy: Iterable[float], cutoff: object) -> tuple[_Values, _Values, float]:
-    """The checked points of a curve, and P/100."""
+    """Check the points of a curve, and return them with P/100."""
     x, y = _numbers("energies", energy), _numbers("accuracies", accuracy)
     if x.shape != y.shape:
         raise PicojouleError(
-            f"a curve needs one accuracy for each energy, but got {len(x)} energies and {len(y)} accuracies"
+            f"a curve needs one accuracy for each energy, but got {len(x)} energies and {len(y)} accuracies: give as "
+            "many of both"
         )
     if not (np.isfinite(x).all() and (x >= 0).all()):
         raise PicojouleError("an energy of the curve is negative or not finite: give energy relative to the baseline")
@@ -130,11 +176,13 @@ def _points(energy: Iterable[float], accuracy: Iterable[float], cutoff: object) 
 
 
 def _numbers(what: str, values: Iterable[Any]) -> _Values:
-    """From a list, an array or a tensor on any device, also one that takes part in training."""
+    """Read numbers from a list, an array or a tensor on any device, also one that takes part in training."""
     try:
         each = list(values)
         if any(isinstance(value, str) or getattr(value, "ndim", 0) for value in each):
             raise TypeError
         return np.array([float(value.item() if hasattr(value, "item") else value) for value in each])
     except (TypeError, ValueError, OverflowError):
-        raise PicojouleError(f"the {what} of a curve are no row of numbers: give a list of them, or an array") from None
+        raise PicojouleError(
+            f"the {what} of a curve are not a row of numbers: give a list of them, or an array"
+        ) from None

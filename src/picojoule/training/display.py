@@ -1,4 +1,4 @@
-"""How a run looks while it goes on: a progress display on standard error (or plain lines), and TensorBoard."""
+"""Reporters that show how a run goes: a progress display on standard error (or plain lines), and TensorBoard."""
 
 from __future__ import annotations
 
@@ -17,21 +17,30 @@ from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 
 REDRAW_SECONDS = 0.1
-"""Seconds between two drawings of a bar or a table, which is then as smooth as it need be.
+"""Seconds between two drawings of a bar or a table, which is as smooth as the eye needs.
 
-They are drawn by whoever has news, for Rich would start a thread in the main thread, and that does not survive an
-exception from a signal's handler (see `background`).
+They are drawn when something has changed, and not by Rich's own thread: starting a thread in the main thread does not
+survive an exception from a signal's handler (see `background`).
 """
 
 
 class Throttle:
-    """Says whether something is due that is to happen at most once in so many seconds."""
+    """A limit on how often something is done: at most once in so many seconds.
+
+    Args:
+        seconds: The least time between two occasions.
+
+    >>> throttle = Throttle(3600)
+    >>> throttle.due(), throttle.due()
+    (True, False)
+    """
 
     def __init__(self, seconds: float = REDRAW_SECONDS) -> None:
         self._seconds = seconds
         self._next = 0.0
 
     def due(self) -> bool:
+        """Return whether it may be done now; if so, the time begins anew."""
         now = time.monotonic()
         if now < self._next:
             return False
@@ -40,7 +49,14 @@ class Throttle:
 
 
 class Display:
-    """Loss, accuracy, energy beside what is wanted of it or what it was after the first epoch, and the time left."""
+    """A progress bar with loss and accuracy, and a line per epoch with accuracy and energy, on standard error.
+
+    The energy stands beside what the budget wants, or beside that after the first epoch. Where standard error is not a
+    terminal there are lines only.
+
+    Args:
+        title: What the bar is called; by default the network and its penalty.
+    """
 
     def __init__(self, title: str = "") -> None:
         self._title = title
@@ -51,6 +67,7 @@ class Display:
         self._first_joules: float | None = None
 
     def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:
+        """Show the bar, from where the run goes on (see `Reporter`)."""
         self._batches = batches
         earlier = run.metrics[:1]
         self._first_joules = earlier[0]["joules"] if earlier else None
@@ -76,12 +93,14 @@ class Display:
             self._task = self._progress.add_task(title, total=total, completed=epoch * batches + batch, state="")
 
     def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
+        """Move the bar on (see `Reporter`)."""
         if self._progress is not None:
             state = f"epoch {epoch + 1} loss {loss:.3f} accuracy {accuracy:.1%}"
             done, redraw = epoch * self._batches + batch, self._redrawing.due()
             self._progress.update(self._task, completed=done, state=state, refresh=redraw)
 
     def epoch(self, metrics: dict[str, Any]) -> None:
+        """Print the line of an epoch (see `Reporter`)."""
         title = f"{self._title}: " if self._title else ""
         self.say(
             f"{title}epoch {metrics['epoch'] + 1}: loss {metrics['train_loss']:.3f}, validation accuracy "
@@ -89,18 +108,20 @@ class Display:
         )
 
     def _energy(self, metrics: dict[str, Any]) -> str:
+        """Write the energy of an epoch beside what it is compared with."""
         joules, wanted, first = metrics["joules"], metrics["target_joules"], self._first_joules
         self._first_joules = joules if first is None else first
         if joules is None:
             return ""
-        beside = ""
+        compared = ""
         if wanted is not None:
-            beside = f" (the budget wants {format_joules(wanted)} by now)"
+            compared = f" (the budget wants {format_joules(wanted)} by now)"
         elif first:
-            beside = f" ({joules / first:.0%} of the {format_joules(first)} after epoch 1)"
-        return f", {format_joules(joules)} an image{beside}, rate {metrics['rate_mean']:.1%}"
+            compared = f" ({joules / first:.0%} of the {format_joules(first)} after epoch 1)"
+        return f", {format_joules(joules)} an image{compared}, rate {metrics['rate_mean']:.1%}"
 
     def say(self, text: str) -> None:
+        """Print a remark (see `Reporter`)."""
         text = visible(text)
         if self._progress is not None:
             self._progress.console.print(text, highlight=False, markup=False)
@@ -108,19 +129,24 @@ class Display:
             print(text, file=sys.stderr, flush=True)
 
     def end(self) -> None:
+        """Take the bar away."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
 
 
 def _shown(budget: float | str) -> str:
+    """Write a budget for the bar's title."""
     return budget if isinstance(budget, str) else f"{budget:.3g} of the unpenalised energy"
 
 
 class TensorBoard:
-    """Every number of `metrics.jsonl` as a scalar, in the run's folder.
+    """A log for TensorBoard in the run's folder: every number of `metrics.jsonl` as a scalar.
 
     Its writer has a thread and locks of its own, so it is called apart from the main thread (see `background`).
+
+    Raises:
+        PicojouleError: If TensorBoard is not installed.
     """
 
     def __init__(self) -> None:
@@ -132,15 +158,18 @@ class TensorBoard:
         self._writer: Any = None
 
     def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:
+        """Open the log in the run's folder (see `Reporter`)."""
         self._writer = apart(lambda: self._make(str(run.path / "tensorboard"), purge_step=epoch))
 
     def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
-        pass
+        """Do nothing: there is one value per epoch."""
 
     def epoch(self, metrics: dict[str, Any]) -> None:
+        """Write the numbers of an epoch (see `Reporter`)."""
         apart(lambda: self._write(metrics))
 
     def _write(self, metrics: dict[str, Any]) -> None:
+        """Write the numbers of an epoch, those of its layers too."""
         for key, value in metrics.items():
             if isinstance(value, int | float) and key != "epoch":
                 self._writer.add_scalar(key, value, metrics["epoch"])
@@ -150,8 +179,9 @@ class TensorBoard:
                     self._writer.add_scalar(f"{key}/{layer['name']}", layer[key], metrics["epoch"])
 
     def say(self, text: str) -> None:
-        pass
+        """Do nothing: remarks are not numbers."""
 
     def end(self) -> None:
+        """Close the log."""
         if self._writer is not None:
             apart(self._writer.close)

@@ -72,7 +72,7 @@ def test_what_the_recipe_leaves_out_is_filled_in_for_each_run() -> None:
     [
         ("[[axes]]\npenalty.stregth = [1]", ["penalty.stregth", "did you mean penalty.strength"]),
         ("[[axes]]\npenalty = [1]", ["penalty is a section"]),
-        ("[[axes]]\npenalty.strength = 1", ["axis penalty.strength", "no list"]),
+        ("[[axes]]\npenalty.strength = 1", ["axis penalty.strength", "not a list"]),
         ("[[axes]]\npenalty.strength = []", ["axis penalty.strength", "empty"]),
         ("[[axes]]\npenalty.strength = [1, -1]", ["penalty.strength = -1 is not allowed"]),
         ("[[axes]]\npenalty.strength = [[1]]", ["penalty.strength = [1] is not allowed"]),

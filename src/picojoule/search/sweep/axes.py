@@ -23,14 +23,35 @@ Block = dict[str, list[Any]]
 
 
 def load(path: str | os.PathLike[str], *overrides: str) -> tuple[Recipe, ...]:
-    """The recipes of a sweep file (TOML); each override, ``section.key=value``, changes the recipe that is varied."""
+    """Read the recipes of a sweep file.
+
+    Args:
+        path: A TOML file: a recipe, and the ``[[axes]]`` along which it varies.
+        *overrides: Changes of the recipe that is varied, each ``section.key=value``.
+
+    Returns:
+        The recipes, each once.
+
+    Raises:
+        PicojouleError: If the file cannot be read, one of its recipes is not valid, or an override has no effect.
+    """
     text = read(path)
     with named(path, overrides):
         return loads(text, *overrides)
 
 
 def loads(text: str, *overrides: str) -> tuple[Recipe, ...]:
-    """The same from TOML text.
+    """Read the recipes of a sweep from TOML text.
+
+    Args:
+        text: A recipe, and the ``[[axes]]`` along which it varies.
+        *overrides: Changes of the recipe that is varied, each ``section.key=value``.
+
+    Returns:
+        The recipes, each once.
+
+    Raises:
+        PicojouleError: If one of the recipes is not valid, or an override has no effect.
 
     >>> recipes = loads('''
     ... model.name = "cnn7"
@@ -53,6 +74,7 @@ def loads(text: str, *overrides: str) -> tuple[Recipe, ...]:
 
 
 def _multiplied(content: dict[str, Any], block: Block) -> Iterator[Recipe]:
+    """Vary a recipe over all combinations of a block's values."""
     for values in itertools.product(*block.values()):
         varied = copy.deepcopy(content)
         for key, value in zip(block, values, strict=True):
@@ -61,18 +83,20 @@ def _multiplied(content: dict[str, Any], block: Block) -> Iterator[Recipe]:
 
 
 def _blocks(axes: object) -> list[Block]:
+    """Check that axes are blocks of lists; a file without any is one block without keys."""
     if not isinstance(axes, list) or not all(isinstance(block, dict) for block in axes):
         raise PicojouleError("axes is not allowed as it stands: write each block of axes under a line [[axes]]")
     return [_block(block) for block in axes] or [{}]
 
 
 def _block(content: dict[str, Any]) -> Block:
+    """Turn one block of axes into dotted keys with lists of values."""
     block: Block = {}
     for key, values in _flat(content):
         if key in block:
             raise PicojouleError(f"one block of axes has {key} twice: join the two lists")
         if not isinstance(values, list):
-            raise PicojouleError(f"the axis {key} is no list: put its value into brackets, also if it is only one")
+            raise PicojouleError(f"the axis {key} is not a list: put its value into brackets, also if it is only one")
         if not values:
             raise PicojouleError(f"the axis {key} is empty: give it a value, or leave it out")
         block[key] = values
@@ -80,6 +104,7 @@ def _block(content: dict[str, Any]) -> Block:
 
 
 def _flat(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """List nested tables by dotted keys."""
     for key, value in content.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
@@ -88,10 +113,11 @@ def _flat(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 _MOST = 100_000
-"""Runs of a sweep. More are a mistake in the axes, which would fill the memory before anything is said."""
+"""The largest number of runs. More are a mistake in the axes, and would fill the memory before it is reported."""
 
 
 def _check_size(blocks: Sequence[Block]) -> None:
+    """Refuse axes that multiply to too many runs."""
     runs = sum(math.prod(map(len, block.values())) for block in blocks)
     if runs > _MOST:
         raise PicojouleError(
@@ -101,6 +127,7 @@ def _check_size(blocks: Sequence[Block]) -> None:
 
 
 def _check_effect(blocks: Sequence[Block], overrides: Iterable[str]) -> None:
+    """Refuse overrides of keys that every block varies."""
     for override in overrides:
         key = override.partition("=")[0].strip()
         if all(key in block for block in blocks):

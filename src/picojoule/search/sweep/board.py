@@ -1,4 +1,4 @@
-"""How a sweep looks while it goes on: a live table on standard error, or plain lines where nobody watches."""
+"""The display of a sweep: a live table on standard error, or plain lines where that is not a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ _FRAME = 8
 
 
 class Board:
-    """Every run of a sweep: done, running with epoch and percent, waiting or failed; and the time left."""
+    """A table of all runs of a sweep (done, running with epoch and percent, waiting or failed) and of the time left.
+
+    Args:
+        clock: Gives the time in seconds.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -39,6 +43,7 @@ class Board:
         self._any_started = False
 
     def begin(self, jobs: Sequence[Job]) -> None:
+        """Show the table (see `Watcher`)."""
         self._jobs, self._began = jobs, self._clock()
         if sys.stderr.isatty():
             console = Console(stderr=True)
@@ -52,6 +57,7 @@ class Board:
             self._live.start()
 
     def change(self, job: Job) -> None:
+        """Show the new state of a run (see `Watcher`)."""
         if job.state == "done":
             self._results[job.run.path.name] = _result(job)
         if self._live is None:
@@ -60,19 +66,22 @@ class Board:
             self._live.refresh()
 
     def progress(self, job: Job) -> None:
+        """Show how far a run has come (see `Watcher`)."""
         if self._live is not None and self._redrawing.due():
             self._live.refresh()
 
     def say(self, job: Job, text: str) -> None:
+        """Print a remark (see `Watcher`)."""
         self._print(f"{job.run.path.name}: {text}")
 
     def end(self) -> None:
+        """Take the table away."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def summary(self) -> str:
-        """So many are done, so many are not, and how long it takes."""
+        """Return in one line how many runs are done, running, waiting and failed, and how long the rest takes."""
         states = Counter(_state(job) for job in self._jobs)
         states["waiting"] += states.pop("starting", 0)
         counts = ", ".join(f"{states[state]} {state}" for state in ("done", "running", "waiting", "failed"))
@@ -80,7 +89,11 @@ class Board:
         return f"{len(self._jobs)} runs: {counts}" + (f"; about {_duration(left)} left" if left else "")
 
     def seconds_left(self) -> float | None:
-        """If what is left goes as fast as what this sweep has done; None before there is anything to go by."""
+        """Estimate the time left from the speed of this sweep so far.
+
+        Returns:
+            Seconds; None before anything is done.
+        """
         done = sum(job.size * (job.share - job.inherited) for job in self._jobs if job.state != "failed")
         left = sum(job.size * (1 - job.share) for job in self._jobs if not job.over)
         return (self._clock() - self._began) * left / done if done > 0 else None
@@ -88,6 +101,7 @@ class Board:
     # --- Lines --------------------------------------------------------------------------------------------------------
 
     def _line(self, job: Job) -> None:
+        """Print the new state of a run as a line."""
         name = job.run.path.name
         if job.state == "running" and not self._any_started:
             self._any_started = True
@@ -104,6 +118,7 @@ class Board:
             self._print(f"{name} done: {self._results[name]} ({self.summary()})")
 
     def _print(self, text: str) -> None:
+        """Print a line above the table, or where there is none."""
         text = visible(text)
         if self._live is not None:
             self._live.console.print(text, highlight=False, markup=False)
@@ -113,6 +128,7 @@ class Board:
     # --- Table --------------------------------------------------------------------------------------------------------
 
     def _table(self, height: int) -> Table:
+        """Draw the table for a terminal of so many lines."""
         shown = self._shown(max(4, height - _FRAME))
         hidden = Counter(_state(job) for job in self._jobs if job not in shown)
         caption = ", ".join(f"{count} {state}" for state, count in hidden.items())
@@ -135,6 +151,7 @@ class Board:
         return table
 
     def _shown(self, rows: int) -> list[Job]:
+        """Choose the runs that are shown where there is no room for all."""
         jobs = list(self._jobs)
         if len(jobs) <= rows:
             return jobs
@@ -151,14 +168,17 @@ class Board:
 
 
 def _state(job: Job) -> str:
+    """Return the state of a run as it is shown."""
     return "starting" if job.state == "running" and job.batches is None else job.state
 
 
 def _result(job: Job) -> str:
+    """Write accuracy and energy of a finished run."""
     test = job.run.result["test"]
     energy = "" if test["joules"] is None else f", {format_joules(test['joules'])}"
     return f"accuracy {test['accuracy']:.1%}{energy}"
 
 
 def _duration(seconds: float) -> str:
+    """Write a time as hours, minutes and seconds."""
     return str(timedelta(seconds=round(seconds)))

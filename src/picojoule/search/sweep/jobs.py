@@ -1,4 +1,4 @@
-"""A run as a sweep sees it: where it stands, and what is heard of it."""
+"""A run as a sweep sees it: its state, the events that are reported of it, and the interfaces of a sweep."""
 
 from __future__ import annotations
 
@@ -15,26 +15,35 @@ State = Literal["waiting", "running", "done", "failed"]
 
 @dataclass(eq=False)
 class Job:
-    """One run of a sweep."""
+    """One run of a sweep and its state.
+
+    Attributes:
+        recipe: What is trained.
+        run: The run's folder.
+        state: "waiting", "running", "done" or "failed".
+        attempts: How often this sweep has started it.
+        elsewhere: Whether another process is training it.
+        batches: Batches per epoch; None before it trains.
+        epoch: The epoch under way, counted from 0.
+        batch: Batches of it that are done.
+        inherited: The share of the training that was done when this sweep began.
+        reason: Why it failed, or failed the last time.
+    """
 
     recipe: Recipe
     run: Run
     state: State = "waiting"
     attempts: int = 0
     elsewhere: bool = False
-    """Another process is training it."""
     batches: int | None = None
-    """Of an epoch; known once it trains."""
     epoch: int = 0
     batch: int = 0
     inherited: float = 0.0
-    """The share that was done when this sweep took it up."""
     reason: str = ""
-    """Why it failed, or failed the last time."""
 
     @property
     def share(self) -> float:
-        """How much of the training is done, from 0 to 1."""
+        """The share of the training that is done, from 0 to 1."""
         if self.state == "done":
             return 1.0
         if self.batches is None:
@@ -43,21 +52,28 @@ class Job:
 
     @property
     def size(self) -> int:
-        """Images that the whole training shows: what runs of one sweep differ in most, as to time."""
+        """The images that the whole training shows, by which its time is estimated."""
         data = self.recipe.data
         return self.recipe.training.epochs * (data.limit or DATASETS[data.name].splits[0])
 
     @property
     def over(self) -> bool:
+        """Whether it is done or has failed."""
         return self.state in ("done", "failed")
 
 
-# --- What is heard of it ----------------------------------------------------------------------------------------------
+# --- Events -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Begun:
-    """It trains, from this batch of this epoch on."""
+    """The event that training begins or goes on, from this batch of this epoch.
+
+    Attributes:
+        batches: Batches per epoch.
+        epoch: The epoch, counted from 0.
+        batch: Batches of it that are done already.
+    """
 
     batches: int
     epoch: int
@@ -66,7 +82,12 @@ class Begun:
 
 @dataclass(frozen=True)
 class Reached:
-    """So many batches of this epoch are done."""
+    """The event that so many batches of an epoch are done.
+
+    Attributes:
+        epoch: The epoch, counted from 0.
+        batch: Batches of it that are done.
+    """
 
     epoch: int
     batch: int
@@ -74,19 +95,27 @@ class Reached:
 
 @dataclass(frozen=True)
 class Said:
-    """It had something to say: a silent layer, a damaged checkpoint."""
+    """A remark of the run: a silent layer, a damaged checkpoint.
+
+    Attributes:
+        text: One sentence.
+    """
 
     text: str
 
 
 @dataclass(frozen=True)
 class Locked:
-    """Another process is training it, so it was left alone."""
+    """The event that another process is training the run, so that it was not started."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """It is finished, or not, for this reason."""
+    """The event that an attempt has ended; the run's folder says whether it is finished.
+
+    Attributes:
+        reason: Why it is not finished.
+    """
 
     reason: str = ""
 
@@ -94,35 +123,74 @@ class Ended:
 Event = Begun | Reached | Said | Locked | Ended
 
 
-# --- Who does it, and who looks on ------------------------------------------------------------------------------------
+# --- Interfaces -------------------------------------------------------------------------------------------------------
 
 
 class Backend(Protocol):
-    """Those who do the work: processes of this machine, or a cluster."""
+    """The interface of what trains the runs of a sweep: processes of this machine, or a cluster.
+
+    Attributes:
+        places: How many runs it trains at once.
+    """
 
     places: int
-    """How many runs it takes at once."""
 
     def start(self, job: Job, wait: bool) -> None:
-        """Take up a run; `wait` for another process that is training it."""
+        """Start a run.
+
+        Args:
+            job: The run.
+            wait: Whether to wait for another process that is training it.
+        """
 
     def listen(self, seconds: float) -> Sequence[tuple[Job, Event]]:
-        """What was heard in that time, or before; not necessarily all of it."""
+        """Wait for events.
+
+        Args:
+            seconds: How long at most.
+
+        Returns:
+            Events with their runs, of that time or before it; not necessarily all of them.
+        """
 
     def stop(self) -> None:
-        """Ask every run to write a checkpoint and end; each is still heard of."""
+        """Ask every run to write a checkpoint and end; each still reports its end."""
 
     def close(self) -> None:
-        """End what has not ended."""
+        """End every process that has not ended."""
 
 
 class Watcher(Protocol):
-    """Somebody who is told how a sweep goes."""
+    """The interface of a display of a sweep; pass one to `sweep.run`."""
 
-    def begin(self, jobs: Sequence[Job]) -> None: ...
+    def begin(self, jobs: Sequence[Job]) -> None:
+        """Hear that the sweep begins.
+
+        Args:
+            jobs: All its runs.
+        """
+
     def change(self, job: Job) -> None:
-        """It was started, is done, has failed, or is to be tried again."""
+        """Hear that a run was started, is done, has failed, or is to be tried again.
 
-    def progress(self, job: Job) -> None: ...
-    def say(self, job: Job, text: str) -> None: ...
-    def end(self) -> None: ...
+        Args:
+            job: The run in its new state.
+        """
+
+    def progress(self, job: Job) -> None:
+        """Hear that a run has come further.
+
+        Args:
+            job: The run.
+        """
+
+    def say(self, job: Job, text: str) -> None:
+        """Hear a remark of a run.
+
+        Args:
+            job: The run.
+            text: One sentence.
+        """
+
+    def end(self) -> None:
+        """Hear that the sweep has ended, in whatever way."""

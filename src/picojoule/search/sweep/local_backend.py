@@ -22,25 +22,32 @@ from picojoule.search.sweep.worker import train
 
 _UNKNOWN = 255
 """The status that Python gives to a worker whose server was gone when it ended."""
-_LAST_WORDS = 10.0
-"""Seconds that a process may take to end after its last word."""
+_ENDING = 10.0
+"""Seconds that a process may take to end after its last event."""
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def default_workers(recipes: Sequence[Recipe]) -> int:
-    """The cores shared out by the threads of the recipes; with GPUs, no more than one worker each."""
+    """Return how many runs are trained at once unless the user says so.
+
+    Args:
+        recipes: The runs that are to be trained.
+
+    Returns:
+        The cores divided by the largest `training.threads`, at least 1; with GPUs, at most one per GPU.
+    """
     workers = max(1, cores() // max((recipe.training.threads for recipe in recipes), default=1))
     return min(workers, torch.cuda.device_count() or workers)
 
 
 def _context() -> SpawnContext | ForkServerContext:
-    """On Linux workers are forked from a server that has imported everything once, so that they start in no time."""
+    """Choose how processes start: on Linux forked from a server that has imported everything once, which is fast."""
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -50,6 +57,8 @@ def _context() -> SpawnContext | ForkServerContext:
 
 @dataclass
 class _Worker:
+    """A process that trains one run, and the pipe through which it reports."""
+
     job: Job
     place: int
     process: BaseProcess
@@ -58,7 +67,11 @@ class _Worker:
 
 
 class LocalBackend:
-    """Worker processes of this machine."""
+    """Worker processes of this machine.
+
+    Args:
+        places: How many at once.
+    """
 
     def __init__(self, places: int) -> None:
         self.places = places
@@ -68,6 +81,7 @@ class LocalBackend:
         self._context = _context()
 
     def start(self, job: Job, wait: bool) -> None:
+        """Start a process for a run (see `Backend`)."""
         taken = {worker.place for worker in self._workers}
         place = next(place for place in itertools.count() if place not in taken)
         ours, theirs = self._context.Pipe(duplex=False)
@@ -88,6 +102,7 @@ class LocalBackend:
             theirs.close()  # so that the end of the process is the end of the pipe
 
     def listen(self, seconds: float) -> list[tuple[Job, Event]]:
+        """Wait for events (see `Backend`)."""
         ready = wait([worker.pipe for worker in self._workers], seconds)
         heard = [(worker.job, self._hear(worker)) for worker in self._workers if worker.pipe in ready]
         self._workers = [worker for worker in self._workers if not worker.pipe.closed]
@@ -96,30 +111,34 @@ class LocalBackend:
         return [*unstarted, *((job, event) for job, event in heard if event is not None)]
 
     def _hear(self, worker: _Worker) -> Event | None:
+        """Receive one event of a worker; its last one is kept back until the process has ended."""
         try:
             event: Event = worker.pipe.recv()
-        except (EOFError, OSError):  # it has ended, perhaps in the middle of a word
+        except (EOFError, OSError):  # it has ended, perhaps in the middle of an event
             worker.pipe.close()
             self._left.append(worker.process)
             return worker.last or Ended(_exit_reason(worker.process))
         if isinstance(event, Ended | Locked):
-            worker.last = event  # heard when the pipe closes: from then on its place is free
+            worker.last = event  # reported when the pipe closes: from then on its place is free
             return None
         return event
 
     def stop(self) -> None:
+        """Send every process the signal on which it writes a checkpoint (see `Backend`)."""
         for worker in self._workers:
             worker.process.terminate()
 
     def close(self) -> None:
+        """Kill every process that has not ended (see `Backend`)."""
         for worker in self._workers:
             worker.process.kill()
             worker.pipe.close()
         for process in [*self._left, *(worker.process for worker in self._workers)]:
-            process.join(_LAST_WORDS)
+            process.join(_ENDING)
 
 
 def _start_failure(fault: EOFError | OSError) -> str:
+    """Say why a process could not be started."""
     if isinstance(fault, EOFError | ConnectionError):
         return (
             "its process could not be started, for the server that starts them was killed, as the system does when "
@@ -132,7 +151,8 @@ def _start_failure(fault: EOFError | OSError) -> str:
 
 
 def _exit_reason(process: BaseProcess) -> str:
-    process.join(_LAST_WORDS)
+    """Say why a process ended that did not say so itself."""
+    process.join(_ENDING)
     status = process.exitcode
     if status == -9:
         return (
@@ -150,7 +170,7 @@ def _exit_reason(process: BaseProcess) -> str:
 
 
 def _environment(place: int) -> dict[str, str]:
-    """This process's, for the server may be older; and of the GPUs one, the worker's own if there are enough."""
+    """Return the environment of a worker: this process's, because the server may be older, and one of the GPUs."""
     environment = dict(os.environ)
     count = torch.cuda.device_count()
     if count:
@@ -163,6 +183,7 @@ def _environment(place: int) -> dict[str, str]:
 
 
 def _work(recipe: Recipe, into: Path, pipe: Connection, wait: bool, environment: dict[str, str]) -> None:
+    """Train a run in the worker's process."""
     if hasattr(os, "setsid"):
         os.setsid()  # Ctrl-C goes to the sweep alone, which tells its workers
     os.dup2(2, 1)  # standard output belongs to the sweep
@@ -173,6 +194,7 @@ def _work(recipe: Recipe, into: Path, pipe: Connection, wait: bool, environment:
 
 
 def _tell(pipe: Connection, event: Event) -> None:
+    """Send an event to the sweep; where it is gone, stop as if it had asked for it."""
     try:
         pipe.send(event)
     except OSError:  # the sweep is gone: write a checkpoint and go too

@@ -1,4 +1,4 @@
-"""What came of a sweep."""
+"""The outcome of a sweep: finished runs and failures, as plain values and as a table."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 
 _MEASURES = ("accuracy", "loss", "joules", "synops", "rate_mean", "dead_rate")
-_IN_THE_NAME = {"seed", "model.name", "data.name", "penalty.kind", "penalty.p", "penalty.strength"}
+_SHOWN_IN_NAME = {"seed", "model.name", "data.name", "penalty.kind", "penalty.p", "penalty.strength"}
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that could not be finished, and why."""
+    """A run that could not be finished.
+
+    Attributes:
+        recipe: What was to be trained.
+        reason: Why it failed.
+    """
 
     recipe: Recipe
     reason: str
@@ -26,13 +31,22 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The finished runs and the failed ones, each in the order of their recipes."""
+    """The finished runs of a sweep and the failed ones, each in the order of their recipes.
+
+    Attributes:
+        runs: The finished runs.
+        failures: The failed ones.
+    """
 
     runs: tuple[Run, ...]
     failures: tuple[Failure, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Every run with the values in which it differs from others and what it was measured at on the test split."""
+        """Return the outcome as plain values, as `picojoule sweep --json` prints it.
+
+        Returns:
+            Every run with the values in which it differs from others and its figures on the test split.
+        """
         recipes = [run.recipe for run in self.runs]
         keys = varied([*recipes, *(failure.recipe for failure in self.failures)])
         return {
@@ -53,9 +67,9 @@ class Outcome:
         }
 
     def table(self) -> Table:
-        """The finished runs: accuracy, energy and mean firing rate on the test split."""
+        """Return the finished runs as a table: accuracy, energy and mean firing rate on the test split."""
         content = self.to_dict()["runs"]
-        keys = [key for key in (content[0]["varied"] if content else ()) if key not in _IN_THE_NAME]
+        keys = [key for key in (content[0]["varied"] if content else ()) if key not in _SHOWN_IN_NAME]
         table = Table("run")
         for key in keys:
             table.add_column(key)
@@ -74,10 +88,16 @@ class Outcome:
 
 
 def varied(recipes: Sequence[Recipe]) -> list[str]:
-    """The keys in which some of them differ, in the order of a recipe.
+    """List the keys in which recipes differ.
 
-    >>> text = 'model.name = "cnn7"\\ndata.name = "digits"'
-    >>> varied([Recipe.loads(text), Recipe.loads(text, "penalty.p=2", "seed=1")])
+    Args:
+        recipes: The recipes.
+
+    Returns:
+        Dotted keys, in the order of a recipe.
+
+    >>> recipe = Recipe.loads('model.name = "cnn7"', "data.name=digits")
+    >>> varied([recipe, recipe.with_values(penalty={"p": 2}, seed=1)])
     ['seed', 'penalty.p']
     """
     flat = [_flat(recipe) for recipe in recipes]
@@ -85,11 +105,13 @@ def varied(recipes: Sequence[Recipe]) -> list[str]:
 
 
 def _values(recipe: Recipe, keys: Sequence[str]) -> dict[str, Any]:
+    """Take some values of a recipe by their dotted keys."""
     flat = _flat(recipe)
     return {key: flat[key] for key in keys}
 
 
 def _flat(recipe: Recipe) -> dict[str, Any]:
+    """Return every value of a recipe by its dotted key."""
     flat: dict[str, Any] = {}
     for key, value in recipe.to_dict().items():
         flat |= {f"{key}.{leaf}": each for leaf, each in value.items()} if isinstance(value, dict) else {key: value}

@@ -1,4 +1,4 @@
-"""The backend of a Ray cluster: each run a task on some machine, its folder sent home when it is finished.
+"""The backend of a Ray cluster: each run is a task on some machine, its folder is sent back when it is finished.
 
 A run is trained in the cache folder of that machine, so that a second attempt there goes on from the last checkpoint.
 What is found in the cache belongs to the same run folder, recipe and code, or it is not used: a folder that is new, or
@@ -35,9 +35,9 @@ from picojoule.search.sweep.worker import train
 
 Files = Mapping[str, bytes]
 _RESULT = "result.json"
-_TICKET = ".ticket"
-"""A file of a run folder that is not finished: under what name machines keep copies of it."""
-_TICKET_BYTES = 16
+_COPY_NAME = ".ticket"
+"""A file in the folder of an unfinished run: the name under which machines keep copies of it."""
+_COPY_NAME_BYTES = 16
 _STARTS = 3
 """Attempts at starting a cluster: Ray waits for its own parts for half a minute only."""
 _CONNECTING = 10.0
@@ -47,7 +47,15 @@ _TIDYING = 20.0
 
 
 class RayBackend:
-    """A Ray cluster: the one at `address`, or the one that Ray finds, or else one started on this machine."""
+    """A Ray cluster: the one at an address, or the one that Ray finds, or else one started on this machine.
+
+    Args:
+        places: How many runs at once; as many as the cluster holds unless given.
+        address: The cluster's address.
+
+    Raises:
+        PicojouleError: If Ray is not installed, does not start, or there is no cluster at the address.
+    """
 
     def __init__(self, places: int | None, address: str | None) -> None:
         try:
@@ -70,6 +78,7 @@ class RayBackend:
         self._news: Any = Queue(actor_options={"num_cpus": 0})
 
     def _init(self, address: str | None) -> None:
+        """Connect to the cluster, or start one."""
         _check_reachable(address or os.environ.get("RAY_ADDRESS", ""))
         for attempts_left in range(_STARTS - 1, -1, -1):
             try:
@@ -90,6 +99,7 @@ class RayBackend:
                     ) from fault
 
     def start(self, job: Job, wait: bool) -> None:
+        """Send a run to the cluster (see `Backend`)."""
         cpus = job.recipe.training.threads
         task = self._ray.remote(
             num_cpus=min(cpus, self._largest or cpus),  # a task that no machine can hold would wait for ever
@@ -99,9 +109,10 @@ class RayBackend:
         )(_work)
         bases = {name: _files(job.run.path.parent / name) for name in job.recipe.needs.values()}
         path = [os.getcwd(), *sys.path]
-        self._tasks[task.remote(job.recipe, _ticket(job.run.path), bases, path, self._news)] = job
+        self._tasks[task.remote(job.recipe, _copy_name(job.run.path), bases, path, self._news)] = job
 
     def listen(self, seconds: float) -> list[tuple[Job, Event]]:
+        """Wait for events (see `Backend`)."""
         by_name = {job.run.path.name: job for job in self._tasks.values()}
         if self._tasks:
             ready, _ = self._ray.wait(list(self._tasks), timeout=seconds)
@@ -114,7 +125,7 @@ class RayBackend:
             try:
                 node, end, files = self._ray.get(task)
             except self._ray.exceptions.RayError as fault:  # its process was killed, its machine lost
-                end, files = Ended(_in_words(fault)), {}
+                end, files = Ended(_task_error(fault)), {}
             if files:
                 self._unplaced.append((job, node, files))
             else:
@@ -122,9 +133,10 @@ class RayBackend:
         return heard + self._place()
 
     def _hear(self) -> list[tuple[str, Event]]:
+        """Receive the events that tasks have sent, with the names of their runs."""
         try:
             return [pickle.loads(each) for each in self._news.get_nowait_batch(self._news.qsize())]
-        except self._ray.exceptions.RayError:  # its machine was lost: the runs go on unheard
+        except self._ray.exceptions.RayError:  # its machine was lost: the runs go on without reports
             return []
 
     def _place(self) -> list[tuple[Job, Event]]:
@@ -137,8 +149,8 @@ class RayBackend:
                         _write(job.run.path, files)
                         job.run.remove_checkpoints()
                 placed.append((job, Ended()))
-                self._copies.setdefault(node, []).append(_ticket(job.run.path))
-                (job.run.path / _TICKET).unlink(missing_ok=True)
+                self._copies.setdefault(node, []).append(_copy_name(job.run.path))
+                (job.run.path / _COPY_NAME).unlink(missing_ok=True)
             except Busy:
                 continue
             except PicojouleError as fault:
@@ -148,10 +160,12 @@ class RayBackend:
         return placed
 
     def stop(self) -> None:
+        """Ask every task to write a checkpoint and end (see `Backend`)."""
         for task in self._tasks:
             self._ray.cancel(task)  # like Ctrl-C in the task: it writes a checkpoint
 
     def close(self) -> None:
+        """Cancel every task and remove the copies of finished runs (see `Backend`)."""
         for task in self._tasks:
             self._ray.cancel(task, force=True)
         self._remove_copies()
@@ -162,19 +176,22 @@ class RayBackend:
             signal.signal(signal.SIGTERM, self._on_term)
 
     def _remove_copies(self) -> None:
-        """What finished runs left on the machines that trained them."""
+        """Remove what finished runs left on the machines that trained them."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         tasks = []
-        for node, tickets in self._copies.items():
+        for node, names in self._copies.items():
             there = NodeAffinitySchedulingStrategy(node, soft=True)
-            tasks.append(self._ray.remote(num_cpus=0, scheduling_strategy=there)(_remove).remote(tickets))
+            tasks.append(self._ray.remote(num_cpus=0, scheduling_strategy=there)(_remove).remote(names))
         if tasks:
             self._ray.wait(tasks, num_returns=len(tasks), timeout=_TIDYING)
 
 
 def _check_reachable(address: str) -> None:
-    """Ray itself would look for minutes, and speak of time that ran out. What is no host and port it may judge."""
+    """Refuse an address at which nothing listens: Ray itself would try for minutes, and only report a timeout.
+
+    What is not a host and a port is left to Ray.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
         return
@@ -187,28 +204,28 @@ def _check_reachable(address: str) -> None:
         ) from None
 
 
-def _in_words(fault: Exception) -> str:
-    """What ended a task, without the traceback that Ray puts around it."""
+def _task_error(fault: Exception) -> str:
+    """Say what ended a task, without the traceback that Ray puts around it."""
     cause = getattr(fault, "cause", None) or fault
     first_line = str(cause).strip().partition("\n")[0]
     return f"{type(cause).__name__}: {first_line}"
 
 
-def _ticket(folder: Path) -> str:
-    """The name of a run folder's copies, which no other folder has, nor this one once it was removed and made anew."""
-    path = made(folder) / _TICKET
+def _copy_name(folder: Path) -> str:
+    """Return the unique name of a run folder's copies; a folder that is removed and made anew gets another."""
+    path = made(folder) / _COPY_NAME
     try:
-        ticket = path.read_text(encoding="ascii", errors="replace")
+        name = path.read_text(encoding="ascii", errors="replace")
     except OSError:
-        ticket = ""
-    if len(ticket) != 2 * _TICKET_BYTES or not ticket.isalnum():  # it becomes part of a path
-        ticket = secrets.token_hex(_TICKET_BYTES)
-        write_atomically(path, ticket.encode())
-    return ticket
+        name = ""
+    if len(name) != 2 * _COPY_NAME_BYTES or not name.isalnum():  # it becomes part of a path
+        name = secrets.token_hex(_COPY_NAME_BYTES)
+        write_atomically(path, name.encode())
+    return name
 
 
 def _files(folder: Path) -> Files:
-    """What a finished run leaves, or nothing."""
+    """Read the files of a finished run; nothing of one that is not finished."""
     if not (folder / _RESULT).is_file():
         return {}
     kept = (path for path in folder.iterdir() if path.is_file() and not path.name.startswith((".", "checkpoint-")))
@@ -216,7 +233,7 @@ def _files(folder: Path) -> Files:
 
 
 def _write(folder: Path, files: Files) -> None:
-    """The result last: it is what makes a run finished."""
+    """Write the files of a finished run, the result last, because it is what makes a run finished."""
     made(folder)
     for name in sorted(files, key=lambda name: name == _RESULT):
         write_atomically(folder / name, files[name])
@@ -226,36 +243,39 @@ def _write(folder: Path, files: Files) -> None:
 
 
 def _work(
-    recipe: Recipe, ticket: str, bases: Mapping[str, Files], path: Sequence[str], news: Any
+    recipe: Recipe, copy_name: str, bases: Mapping[str, Files], path: Sequence[str], news: Any
 ) -> tuple[str, Ended | Locked, Files]:
+    """Train a run in a task of the cluster, and return its machine, how it ended, and its files."""
     import ray
 
     sys.path.extend(place for place in path if place not in sys.path)  # a model of the user's own is found there
-    into = _copies(ticket) / _code_digest(recipe)
+    into = _copies(copy_name) / _code_digest(recipe)
     for name, files in bases.items():
         if files and not Run(into / name).finished:
             _write(into / name, files)
 
     def tell(event: Event) -> None:
-        with contextlib.suppress(ray.exceptions.RayError):  # nobody hears it: go on all the same
+        """Send an event to the sweep; where it is gone, the run goes on."""
+        with contextlib.suppress(ray.exceptions.RayError):
             news.put(pickle.dumps((recipe.name, event)))  # as bytes, which the queue need not understand
 
     end = train(recipe, into, tell, wait=True)
     return ray.get_runtime_context().get_node_id(), end, _files(into / recipe.name)
 
 
-def _copies(ticket: str) -> Path:
-    """Always the same on one machine, so that a task that starts again finds its checkpoints."""
-    return cache_root() / "sweep" / ticket
+def _copies(name: str) -> Path:
+    """Return the folder of copies: always the same on one machine, so that a second attempt finds its checkpoints."""
+    return cache_root() / "sweep" / name
 
 
-def _remove(tickets: Sequence[str]) -> None:
-    for ticket in tickets:
-        shutil.rmtree(_copies(ticket), ignore_errors=True)
+def _remove(names: Sequence[str]) -> None:
+    """Remove copies on the machine where this is called."""
+    for name in names:
+        shutil.rmtree(_copies(name), ignore_errors=True)
 
 
 def _code_digest(recipe: Recipe) -> str:
-    """A digest of the code that trains: picojoule's, the model's package, and what else is not an installed library."""
+    """Hash the code that trains: picojoule's, the model's package, and what else is not an installed library."""
     module = recipe.model.name.partition(":")[0]
     if ":" in recipe.model.name:
         with contextlib.suppress(Exception, SystemExit):  # training says what is wrong with it

@@ -1,6 +1,6 @@
-"""Who runs when: every run once, after those it builds on, and once more if it fails.
+"""The scheduler of a sweep: every run once, after those that it builds on, and once more if it fails.
 
-Knows nothing of processes or clusters; a backend does the work and says what it hears.
+It knows nothing of processes or clusters: a backend trains the runs and reports events.
 """
 
 from __future__ import annotations
@@ -16,20 +16,34 @@ from picojoule.search.sweep.jobs import Backend, Begun, Event, Job, Locked, Reac
 from picojoule.training.fit import is_finished
 
 _ATTEMPTS = 2
-_PATIENCE = 0.2
+"""How often a run is tried."""
+_POLLING = 0.2
 """Seconds between two looks at whether the sweep is to stop."""
 
 
 @dataclass(frozen=True)
 class Scheduler:
-    """The runs of a sweep, those who do them, and who looks on."""
+    """The scheduler of a sweep: starts each run when it can begin, and keeps its state.
+
+    Attributes:
+        jobs: The runs.
+        backend: What trains them.
+        watcher: Who is told how it goes.
+    """
 
     jobs: Sequence[Job]
     backend: Backend
     watcher: Watcher
 
     def go(self, stop: Stop) -> None:
-        """Until every run is over, or it is told to stop."""
+        """Train until every run is done or has failed.
+
+        Args:
+            stop: Asked several times per second whether the sweep is to stop.
+
+        Raises:
+            Interrupted: If it is to stop, after every run has written a checkpoint.
+        """
         for job in self.jobs:
             self._settle_finished(job)
         told = False
@@ -42,15 +56,17 @@ class Scheduler:
             if stop.requested and not self._running():
                 done = sum(job.state == "done" for job in self.jobs)
                 raise Interrupted(f"stopped with {done} of {len(self.jobs)} runs done; the same command goes on")
-            for job, event in self.backend.listen(_PATIENCE):
+            for job, event in self.backend.listen(_POLLING):
                 self._hear(job, event, stopping=stop.requested)
 
     def _running(self) -> int:
+        """Count the runs that are being trained."""
         return sum(job.state == "running" for job in self.jobs)
 
     # --- Starting -----------------------------------------------------------------------------------------------------
 
     def _start_ready(self) -> None:
+        """Start as many runs as there are free places."""
         free = self.backend.places - self._running()
         ready = self._ready()
         # What another process is training is waited for only when there is nothing better to do.
@@ -62,6 +78,7 @@ class Scheduler:
             self._change_state(job, "running")
 
     def _ready(self) -> list[Job]:
+        """List the runs that can begin: what they build on is done."""
         by_name = {job.run.path.name: job for job in self.jobs}
         ready = []
         for job in self.jobs:
@@ -92,12 +109,13 @@ class Scheduler:
         self._change_state(job, "done")
         return True
 
-    # --- Hearing ------------------------------------------------------------------------------------------------------
+    # --- Events -------------------------------------------------------------------------------------------------------
 
     def _hear(self, job: Job, event: Event, stopping: bool) -> None:
+        """Change the state of a run as an event demands."""
         if isinstance(event, Said):
             self.watcher.say(job, event.text)
-        elif job.over:  # old news
+        elif job.over:  # an event from before its end
             pass
         elif isinstance(event, Begun):
             first_time = job.batches is None
@@ -121,11 +139,13 @@ class Scheduler:
             self._fail(job, event.reason)
 
     def _fail(self, job: Job, reason: str) -> None:
+        """Give a run up, and write the reason into its folder."""
         # A process that was killed could not leave its reason in the folder.
         with contextlib.suppress(PicojouleError), job.run.begun(job.recipe):
             job.run.write_failure(reason)
         self._change_state(job, "failed", reason)
 
     def _change_state(self, job: Job, state: State, reason: str = "") -> None:
+        """Give a run a new state, and tell the watcher."""
         job.state, job.reason = state, reason
         self.watcher.change(job)

@@ -19,6 +19,7 @@ from picojoule.search.sweep.ray_backend import RayBackend
 from picojoule.search.sweep.scheduler import Scheduler
 
 Where = Literal["local", "ray"]
+"""Where the runs of a sweep are trained."""
 
 
 def run(
@@ -30,16 +31,26 @@ def run(
     address: str | None = None,
     watcher: Watcher | None = None,
 ) -> Outcome:
-    """Train every recipe into its folder `into/<recipe.name>`; what is finished there already is not done again.
+    """Train many recipes, several at once, each into its folder `into/<recipe.name>`; finished runs are kept.
 
-    `on="local"` takes processes of this machine, `workers` at once (unless given: the cores divided by the recipes'
-    `training.threads`); `on="ray"` takes the Ray cluster at `address`, or the one that Ray finds, or starts one here.
-    Each run computes with `training.threads` threads, so its bits are the same wherever it is done. A run that fails
-    is tried once more, from its last checkpoint, and then reported with its reason; the others go on. SIGINT and
-    SIGTERM stop the sweep (`Interrupted`) after each run has written a checkpoint. How it goes is told to the
-    `watcher`, by default a table on standard error.
+    Each run computes with `training.threads` threads, so its bits are the same wherever it is trained. A run that fails
+    is tried once more, from its last checkpoint, and then reported with its reason; the others go on. Worker processes
+    import the script that started them: call this under ``if __name__ == "__main__":``.
 
-    Worker processes import the script that started them: call this under ``if __name__ == "__main__":``.
+    Args:
+        recipes: What is trained; a recipe that comes twice is trained once.
+        into: The folder of runs.
+        workers: Runs at once; unless given, the cores divided by the recipes' `training.threads`.
+        on: "local" for processes of this machine, "ray" for a Ray cluster.
+        address: Of the Ray cluster; unless given, the one that Ray finds, or one that is started here.
+        watcher: Told how it goes; a table on standard error unless given.
+
+    Returns:
+        The finished runs and the failed ones.
+
+    Raises:
+        Interrupted: If the process was told to stop (SIGINT, SIGTERM), after each run has written a checkpoint.
+        PicojouleError: If the arguments are not valid, or there is no such cluster.
     """
     if on not in get_args(Where):
         raise unknown("place to run on", on, get_args(Where))
@@ -49,7 +60,7 @@ def run(
         raise PicojouleError(f"the address {address} is that of a Ray cluster: run it on ray, or leave it out")
     recipes = _distinct(recipes)
     folder = a_path("the folder of runs", into)
-    made(folder)  # or every run would say that it cannot be
+    made(folder)  # otherwise every run would report that it cannot be made
     jobs = [Job(recipe, Run.of(recipe, folder)) for recipe in recipes]
     watcher = watcher if watcher is not None else Board()
     to_do = [job.recipe for job in jobs if not job.run.finished]
@@ -72,6 +83,7 @@ def run(
 
 
 def _distinct(recipes: object) -> tuple[Recipe, ...]:
+    """Check that these are recipes, and take each once."""
     each = tuple(recipes) if isinstance(recipes, Iterable) and not isinstance(recipes, Recipe) else None
     if each is None or not all(isinstance(recipe, Recipe) for recipe in each):
         raise PicojouleError(f"a sweep needs a list of recipes, not {type(recipes).__name__}: sweep.load reads one")

@@ -1,4 +1,4 @@
-"""What a worker does, wherever it is: train one run and tell how it goes."""
+"""A worker of a sweep, on any backend: train one run and report how it goes."""
 
 from __future__ import annotations
 
@@ -16,35 +16,53 @@ from picojoule.training import fit
 from picojoule.training.display import Throttle
 
 _PAUSE = 0.25
-"""Seconds between two reports: often enough for a reader, too seldom to cost anything."""
+"""Seconds between two reports of progress: often enough for a reader, too seldom to cost anything."""
 
 
 class Messenger:
-    """A reporter that passes on what it is told."""
+    """A reporter that turns what it is told into events of a sweep.
+
+    Args:
+        tell: Sends an event to the sweep.
+    """
 
     def __init__(self, tell: Callable[[Event], None]) -> None:
         self._tell = tell
         self._reporting = Throttle(_PAUSE)
 
     def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:
+        """Report that training begins (see `Reporter`)."""
         self._tell(Begun(batches, epoch, batch))
 
     def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
+        """Report progress, a few times per second (see `Reporter`)."""
         if self._reporting.due():
             self._tell(Reached(epoch, batch))
 
     def epoch(self, metrics: dict[str, Any]) -> None:
+        """Report that an epoch is done (see `Reporter`)."""
         self._tell(Reached(metrics["epoch"] + 1, 0))
 
     def say(self, text: str) -> None:
+        """Report a remark (see `Reporter`)."""
         self._tell(Said(text))
 
     def end(self) -> None:
-        pass
+        """Do nothing: `train` reports the end."""
 
 
 def train(recipe: Recipe, into: Path, tell: Callable[[Event], None], wait: bool) -> Ended | Locked:
-    """One attempt at a run: how it ended, whatever happened."""
+    """Make one attempt at a run.
+
+    Args:
+        recipe: What is trained.
+        into: The folder of runs.
+        tell: Sends an event to the sweep.
+        wait: Whether to wait for another process that is training the run.
+
+    Returns:
+        How it ended, whatever happened: nothing is raised.
+    """
     try:
         fit.fit(recipe, into, reporters=[Messenger(tell)], wait=wait)
     except Busy:
@@ -59,5 +77,6 @@ def train(recipe: Recipe, into: Path, tell: Callable[[Event], None], wait: bool)
 
 
 def _unexpected(fault: BaseException, tell: Callable[[Event], None]) -> str:
+    """Report the traceback of an error that is no user's mistake, and return it as one line."""
     tell(Said("".join(traceback.format_exception(fault))))
     return " ".join(f"{type(fault).__name__}: {fault}".split())
