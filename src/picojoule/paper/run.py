@@ -16,7 +16,7 @@ from picojoule import report
 from picojoule.data import Progress
 from picojoule.data.progress import quiet
 from picojoule.errors import PicojouleError
-from picojoule.io.files import made, read_json, write_atomically
+from picojoule.io.files import make_folder, read_json, write_atomically
 from picojoule.io.tables import Sheet
 from picojoule.paper import reference
 from picojoule.paper.context import Bench, Findings
@@ -80,7 +80,7 @@ def run(
     wanted = SCALES[size].with_seeds(seeds)
     _spare_larger(folder, wanted)
     scale = fetch_data(experiment, wanted, say)
-    made(folder)  # before the hours of training
+    make_folder(folder)  # before the hours of training
     recipes = experiment.work.recipes(scale)
     failures: tuple[Failure, ...] = ()
     if recipes:

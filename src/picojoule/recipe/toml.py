@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from picojoule.errors import PicojouleError, a_path
+from picojoule.errors import PicojouleError, as_path
 from picojoule.io import files
 from picojoule.recipe.keys import KEYS, SECTIONS, keys_of, takes_text
 from picojoule.recipe.messages import no_such_key, not_a_section
@@ -41,7 +41,7 @@ def named(path: str | os.PathLike[str], overrides: Iterable[str]) -> Iterator[No
 
 def read(path: str | os.PathLike[str]) -> str:
     """The text of a recipe file."""
-    path = a_path("a recipe", path)
+    path = as_path("a recipe", path)
     shown = plain(str(path))
     try:
         return files.read_text(path)

@@ -19,7 +19,7 @@ from picojoule.kernels.torch_private import forward_mode_gradients_are_on
 
 
 class Lost(enum.Enum):
-    """By what spikes lost their gradient."""
+    """How spikes lost their gradient: where, and what to do."""
 
     FUNCTION = (
         "inside an autograd function such as a reentrant checkpoint",
@@ -36,19 +36,35 @@ class Lost(enum.Enum):
 
 
 class GradientWatch:
-    """Tells for every call of a layer whether a gradient was expected and lost."""
+    """Finds out for every call of a layer whether a gradient was expected and lost.
+
+    Args:
+        model: The network that is watched.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         self._expected = torch.is_grad_enabled()
 
     def begin(self, module: nn.Module, arguments: Any) -> None:
-        """Called before each forward pass of the whole model."""
+        """Note whether gradients are expected: a forward pre-hook of the whole model.
+
+        Args:
+            module: The model.
+            arguments: What it is called with.
+        """
         if not _inside_autograd_function():
             self._expected = torch.is_grad_enabled()
 
     def lost(self, layer: nn.Module) -> Lost | None:
-        """By what the layer that is running has lost its gradient; None if it has one, or nobody expects it."""
+        """Find out how the layer that is running has lost its gradient.
+
+        Args:
+            layer: A module of the model.
+
+        Returns:
+            How, or None if it has a gradient or none is expected.
+        """
         if torch.is_grad_enabled() or not self._expected:
             return None
         if _inside_autograd_function():
@@ -56,7 +72,7 @@ class GradientWatch:
         return Lost.NO_GRAD if layer.training and _trains(self._weights_before(layer)) else None
 
     def _weights_before(self, layer: nn.Module) -> Iterable[nn.Parameter]:
-        """Of the last module with any up to the layer itself, in the order of the model."""
+        """Return the weights of the last module that has any, up to the layer itself, in the order of the model."""
         nearest: list[nn.Parameter] = []
         for module in self._model.modules():
             nearest = list(module.parameters(recurse=False)) or nearest
@@ -70,5 +86,8 @@ def _trains(parameters: Iterable[nn.Parameter]) -> bool:
 
 
 def _inside_autograd_function() -> bool:
-    """There, unlike under `no_grad`, forward-mode gradients are off too; inference mode switches off both."""
+    """Return whether an autograd function's `forward` is running.
+
+    There, unlike under `no_grad`, forward-mode gradients are off too; inference mode switches off both.
+    """
     return not forward_mode_gradients_are_on() and not torch.is_inference_mode_enabled()

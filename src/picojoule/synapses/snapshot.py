@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import is_view, sparse_parts, version
-from picojoule.spikes.hooks import changing
+from picojoule.spikes.hooks import exclusive_hooks
 
 
 @contextlib.contextmanager
@@ -27,7 +27,7 @@ def unchanged(model: nn.Module) -> Iterator[None]:
     generators. Not covered is what the model keeps outside its modules: in other objects, globals or files. One thread
     at a time is in such a block; the others wait.
     """
-    with changing():
+    with exclusive_hooks():
         held = _Held()
         for module in model.modules():
             held.remember(vars(module))

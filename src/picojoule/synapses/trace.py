@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import compiler_is_loaded, tree_leaves
 from picojoule.spikes.layout import TimeLayout, completed
-from picojoule.spikes.spiking import clock_of, spiking_modules, unwrap
+from picojoule.spikes.spiking import layer_layout, spiking_modules, unwrap
 from picojoule.synapses.repetition import OtherBatch, check_all_weights_ran, check_second_call, holds_a_state
 from picojoule.synapses.rules import Psi
 from picojoule.synapses.snapshot import unchanged
@@ -73,7 +73,7 @@ def trace(
             f"{type(model).__name__} has no spiking layer that picojoule knows: use picojoule.Spike, or declare its "
             "neurons with picojoule.declare_spiking"
         )
-    layout = completed(said, {name: clock_of(module) for name, module in expected.items()})
+    layout = completed(said, {name: layer_layout(module) for name, module in expected.items()})
     arguments = example if isinstance(example, tuple) else (example,)
     tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
     if not tensors or not tensors[0].dim() or not len(tensors[0]):
@@ -122,7 +122,7 @@ def _counted(model: nn.Module, recording: Recording, layout: TimeLayout, psi: Ps
             gradients = list(torch.autograd.grad(recording.reached, leaves, allow_unused=True, retain_graph=True))
     fan_outs = iter(torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True))
     emitted = {
-        name: layout.by_step(name, [next(fan_outs) for _ in calls], clock_of(model.get_submodule(name)))
+        name: layout.by_step(name, [next(fan_outs) for _ in calls], layer_layout(model.get_submodule(name)))
         for name, calls in recording.leaves.items()
     }
     rows = {name: len(by_step[0]) for name, by_step in emitted.items()}

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
-from picojoule.io.background import apart
+from picojoule.io.background import run_in_thread
 from picojoule.io.tables import visible
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
@@ -132,13 +132,13 @@ class TensorBoard:
         self._writer: Any = None
 
     def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:
-        self._writer = apart(lambda: self._make(str(run.path / "tensorboard"), purge_step=epoch))
+        self._writer = run_in_thread(lambda: self._make(str(run.path / "tensorboard"), purge_step=epoch))
 
     def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
         pass
 
     def epoch(self, metrics: dict[str, Any]) -> None:
-        apart(lambda: self._write(metrics))
+        run_in_thread(lambda: self._write(metrics))
 
     def _write(self, metrics: dict[str, Any]) -> None:
         for key, value in metrics.items():
@@ -154,4 +154,4 @@ class TensorBoard:
 
     def end(self) -> None:
         if self._writer is not None:
-            apart(self._writer.close)
+            run_in_thread(self._writer.close)

@@ -27,7 +27,7 @@ from typing import Any
 
 from picojoule.data import cache_root
 from picojoule.errors import PicojouleError
-from picojoule.io.files import made, read_bytes, write_atomically
+from picojoule.io.files import make_folder, read_bytes, write_atomically
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Busy, Run
 from picojoule.search.sweep.jobs import Ended, Event, Held, Job
@@ -196,7 +196,7 @@ def _in_words(fault: Exception) -> str:
 
 def _ticket(folder: Path) -> str:
     """The name of a run folder's copies, which no other folder has, nor this one once it was removed and made anew."""
-    path = made(folder) / _TICKET
+    path = make_folder(folder) / _TICKET
     try:
         ticket = path.read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -217,7 +217,7 @@ def _files(folder: Path) -> Files:
 
 def _write(folder: Path, files: Files) -> None:
     """The result last: it is what makes a run finished."""
-    made(folder)
+    make_folder(folder)
     for name in sorted(files, key=lambda name: name == _RESULT):
         write_atomically(folder / name, files[name])
 
