@@ -1,4 +1,4 @@
-"""The one error that a user's mistake raises."""
+"""The error that a user's mistake raises, and the sentences that several modules need for it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,28 @@ from pathlib import Path
 
 
 class PicojouleError(ValueError):
-    """Something the caller can put right: one sentence that says what is wrong and what to do.
+    """A mistake that the caller can put right, in one sentence that says what is wrong and what to do.
 
     The command line prints the sentence and exits with status 2; any other exception is a defect of picojoule.
+
+    >>> raise PicojouleError("steps=0 is not a valid number of time steps: give a whole number from 1 up")
+    Traceback (most recent call last):
+    picojoule.errors.PicojouleError: steps=0 is not a valid number of time steps: give a whole number from 1 up
     """
 
 
 _NO_MEMORY = ("not enough memory", "can't allocate memory", "cannot allocate memory", "out of memory")
-"""What PyTorch's allocators say; those of accelerators have a class for it, which is a RuntimeError too."""
+"""What PyTorch's allocators say; those of accelerators raise a class of its own, which is a RuntimeError too."""
 
 
 def memory_ran_out(fault: BaseException) -> str | None:
-    """One sentence for an exception by which Python, NumPy or PyTorch says that there is no memory, None for others.
+    """Say in one sentence that memory ran out, if that is what an exception of Python, NumPy or PyTorch means.
+
+    Args:
+        fault: Any exception.
+
+    Returns:
+        The sentence, or None if the exception means something else.
 
     >>> memory_ran_out(MemoryError("Unable to allocate 8.00 GiB for an array"))
     'memory ran out (8.00 GiB were wanted): take a smaller training.batch_size, fewer images at once or fewer --workers'
@@ -41,7 +51,16 @@ def memory_ran_out(fault: BaseException) -> str | None:
 
 
 def unknown(what: str, given: object, valid: Iterable[str], otherwise: str = "") -> PicojouleError:
-    """The error for a name that is in no list: it names the nearest valid one and all of them.
+    """Make the error for a name that is not in a list; it names the nearest valid one and all of them.
+
+    Args:
+        what: What the name stands for, such as "model".
+        given: The name that was given.
+        valid: The valid names.
+        otherwise: What can be given instead of a name, as the end of the sentence.
+
+    Returns:
+        The error, to be raised.
 
     >>> str(unknown("model", "cnn8", ["cnn7", "vgg11"]))
     "unknown model 'cnn8': did you mean 'cnn7'? choose one of cnn7, vgg11"
@@ -54,17 +73,37 @@ def unknown(what: str, given: object, valid: Iterable[str], otherwise: str = "")
 
 
 def foreign_letters(given: str) -> str:
-    """A remark on letters that look like others, for a word that is nearly right: no name of picojoule's has them.
+    r"""Name the letters of a nearly right word that are not ASCII, since they may look like others.
 
-    >>> foreign_letters("d\\u0430ta.name"), foreign_letters("data.nme")
+    Args:
+        given: What the user wrote.
+
+    Returns:
+        A remark in brackets, or nothing.
+
+    >>> foreign_letters("d\u0430ta.name"), foreign_letters("data.nme")
     (' (with CYRILLIC SMALL LETTER A)', '')
     """
     names = dict.fromkeys(unicodedata.name(letter, f"U+{ord(letter):04X}") for letter in given if not letter.isascii())
     return f" (with {', '.join(list(names)[:3])})" if names else ""
 
 
-def a_path(what: str, given: object) -> Path:
-    """The path that was given; an error if it is none, with `what` to say of which it was asked."""
+def as_path(what: str, given: object) -> Path:
+    """Return what was given as a path.
+
+    Args:
+        what: What the path leads to, as the subject of the sentence.
+        given: What the caller gave.
+
+    Returns:
+        The path.
+
+    Raises:
+        PicojouleError: If it is neither a string nor a path.
+
+    >>> as_path("a run", "runs/first").name
+    'first'
+    """
     if not isinstance(given, str | os.PathLike):
         raise PicojouleError(f"{what} is named by its path, not by {type(given).__name__}: give a string or a Path")
     return Path(given)

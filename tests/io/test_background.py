@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from picojoule.io import background
-from picojoule.io.background import Task, apart, share
+from picojoule.io.background import Task, run_in_thread, share_among_threads
 from picojoule.kernels import jit
 
 LIMIT = 120.0
@@ -127,7 +127,7 @@ def test_shared_work_is_done_whenever_its_caller_is_interrupted() -> None:
     def make() -> tuple[Callable[[], object], object]:
         def work() -> list[int]:
             done: list[int] = []
-            share(done.append, range(6), 3)
+            share_among_threads(done.append, range(6), 3)
             return sorted(done)
 
         return work, list(range(6))
@@ -144,7 +144,7 @@ def test_what_the_work_raises_is_raised_where_it_is_waited_for() -> None:
         with pytest.raises(KeyError):
             task.result()
     with pytest.raises(KeyError):
-        apart(fail)
+        run_in_thread(fail)
     left: list[int] = []
 
     def fail_at_two(item: int) -> None:
@@ -153,7 +153,7 @@ def test_what_the_work_raises_is_raised_where_it_is_waited_for() -> None:
         left.append(item)
 
     with pytest.raises(KeyError):
-        share(fail_at_two, range(1000), 1)
+        share_among_threads(fail_at_two, range(1000), 1)
     assert left == [0, 1]
 
 

@@ -22,7 +22,7 @@ from picojoule.cli import main
 from picojoule.data.containers import Archive, Folder
 from picojoule.data.picture import read_picture
 from picojoule.io import files
-from picojoule.io.files import made, write_atomically
+from picojoule.io.files import make_folder, write_atomically
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes and devices have no names in its folders")
 
@@ -202,7 +202,7 @@ REMEDIES = {
     errno.EACCES: "make the folder writable",
     errno.EPERM: "make the folder writable",
     errno.EMFILE: "ulimit -n",
-    errno.EIO: "look after the disk",
+    errno.EIO: "check the disk",
 }
 
 
@@ -252,11 +252,11 @@ def test_what_is_written_has_the_usual_permissions(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    assert made(tmp_path / "a" / "b").is_dir()
+    assert make_folder(tmp_path / "a" / "b").is_dir()
     (tmp_path / "file").touch()
     for wrong in (tmp_path / "file", tmp_path / "file" / "b"):
         with pytest.raises(pj.PicojouleError, match=f"the folder {wrong} cannot be made .*choose another place"):
-            made(wrong)
+            make_folder(wrong)
 
 
 # --- The command line ------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def test_a_model_is_not_pickled_with_hooks() -> None:
     net = network()
     with pj.watch(net):
         net(torch.zeros(1, 4))
-        with pytest.raises(PicojouleError, match="save it behind the `with` block"):
+        with pytest.raises(PicojouleError, match="save it after the `with` block"):
             pickle.dumps(net)
     assert torch.equal(pickle.loads(pickle.dumps(net))[0].weight, net[0].weight)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import picojoule as pj
-from picojoule.spikes.layout import Clock, TimeLayout
+from picojoule.spikes.layout import LayerLayout, TimeLayout
 
 
 @pytest.mark.parametrize(
@@ -14,9 +14,9 @@ from picojoule.spikes.layout import Clock, TimeLayout
     [(12, "say steps=3"), (4, "say steps=1"), (3, "give it 4 samples"), (6, "give it 4 samples"), (0, "give it 4")],
 )
 def test_a_layer_bound_to_a_number_of_samples_gives_advice_that_works(rows: int, advice: str) -> None:
-    clock, emitted = Clock(folded="batch", samples=4), torch.zeros(rows, 2)
+    own, emitted = LayerLayout(folded="batch", samples=4), torch.zeros(rows, 2)
     with pytest.raises(pj.PicojouleError, match=f"emitted {rows} rows, which is not steps=2: {advice}"):
-        clock.within(TimeLayout(2, folded="batch"), "spike1", [emitted])
+        own.resolve(TimeLayout(2, folded="batch"), "spike1", [emitted])
     if advice.startswith("say"):
         layout = TimeLayout(int(advice[-1]), folded="batch")
-        assert clock.within(layout, "spike1", [emitted]) == layout
+        assert own.resolve(layout, "spike1", [emitted]) == layout

@@ -6,7 +6,7 @@ first step, a condition's lock is never given back, and whoever waits does so fo
 for another thread of the process receives them, and the handler runs in the main thread all the same.
 
 So everything here that a caller does is either one step of the interpreter or can be done twice. What has a state runs
-in the other thread, where there are no handlers. Ctrl-C, an alarm or a timeout reaches the caller that waits, at once;
+in the other thread, where no handler runs. Ctrl-C, an alarm or a timeout reaches the caller that waits, at once;
 the work goes on to its end, and the next caller gets its result. The interpreter's exit waits for what is under way.
 """
 
@@ -25,6 +25,9 @@ Item = TypeVar("Item")
 class Task(Generic[Value]):
     """A function that is called once, in a thread of its own, when its value is first asked for.
 
+    Args:
+        work: The function.
+
     >>> task = Task(lambda: print("at work") or 42)
     >>> task.result(), task.result()
     at work
@@ -40,12 +43,16 @@ class Task(Generic[Value]):
         self._fault: BaseException | None = None
 
     def start(self) -> None:
-        """Begin, if that has not happened yet, and do not wait."""
+        """Start the work, if that has not happened yet, and do not wait."""
         if not self._claim.locked():  # another thread may come first, and then there is nothing left to do for this one
             _thread.start_new_thread(self._run, ())
 
     def result(self) -> Value:
-        """Wait for what the function returns; what it raises is raised here."""
+        """Wait for what the function returns; what it raises is raised here.
+
+        Returns:
+            What the function returned.
+        """
         if not self._over:
             self.start()
             self._wait()
@@ -54,7 +61,7 @@ class Task(Generic[Value]):
         return self._values[0]
 
     def _wait(self) -> None:
-        waiter = _thread.allocate_lock()  # nobody else's, so it does no harm if it is left as it is
+        waiter = _thread.allocate_lock()  # its own, so an interruption may leave it locked
         waiter.acquire()
         self._waiters.append(waiter)
         if not self._over:
@@ -63,7 +70,7 @@ class Task(Generic[Value]):
     # --- In the other thread ------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        if not self._claim.acquire(blocking=False):
+        if not self._claim.acquire(blocking=False):  # another thread has begun already
             return
         _under_way.append(self)
         try:
@@ -73,7 +80,7 @@ class Task(Generic[Value]):
         except BaseException as fault:
             self._fault = fault
         finally:
-            self._over = True  # who comes from now on does not wait, and all others are told
+            self._over = True  # later callers do not wait, and those that do are woken
             for waiter in self._waiters:
                 waiter.release()
             _under_way.remove(self)
@@ -85,26 +92,39 @@ _exiting: list[bool] = []
 
 @atexit.register
 def _wait_for_all() -> None:
-    """A thread that is within machine code must not find the interpreter gone."""
+    """Wait at exit for what is under way: a thread within machine code must not find the interpreter gone."""
     _exiting.append(True)
     for task in tuple(_under_way):  # from which each takes itself when it is done
         task._wait()
 
 
-def apart(work: Callable[[], Value]) -> Value:
-    """Call a function in another thread and wait for it: for what starts threads or takes locks in Python.
+def run_in_thread(work: Callable[[], Value]) -> Value:
+    """Call a function in another thread and wait for it.
 
-    >>> apart(lambda: 6 * 7)
+    For what starts threads or takes locks in Python, which an exception from a signal's handler would damage.
+
+    Args:
+        work: The function.
+
+    Returns:
+        What it returned; what it raises is raised here.
+
+    >>> run_in_thread(lambda: 6 * 7)
     42
     """
     return Task(work).result()
 
 
-def share(work: Callable[[Item], object], items: Iterable[Item], threads: int) -> None:
-    """Do the work on every item, on so many threads; a caller that is interrupted leaves the rest undone.
+def share_among_threads(work: Callable[[Item], object], items: Iterable[Item], threads: int) -> None:
+    """Call a function on every item, on several threads; if the caller is interrupted, the rest is left undone.
+
+    Args:
+        work: What is called with each item.
+        items: The items, in any number.
+        threads: How many threads there may be.
 
     >>> done = []
-    >>> share(done.append, range(5), threads=2)
+    >>> share_among_threads(done.append, range(5), threads=2)
     >>> sorted(done)
     [0, 1, 2, 3, 4]
     """

@@ -1,8 +1,8 @@
-"""The user's files: opened so that nothing waits for ever, written so that nothing is lost.
+"""Reading and writing the user's files: no reader waits for ever, and nothing that was written is lost.
 
 Reading takes regular files only: a pipe that nobody writes to, a device or a socket is refused by its kind. What is
-wrong with a file is an OSError or a ValueError (`reason` says it in a few words), because what to do about it is for
-the reader to say. Text is UTF-8, with or without a byte-order mark.
+wrong with a file is an OSError or a ValueError (`reason` says it in a few words), because only the caller knows what to
+do about it. Text is UTF-8, with or without a byte-order mark.
 
 Writing is complete or absent: beside its place, flushed to the disk, and renamed. A symbolic link is followed, and
 nothing but a regular file is ever replaced.
@@ -36,7 +36,11 @@ _KINDS = (
 
 
 class NotAFile(OSError):
-    """What stands there is neither a regular file nor a folder."""
+    """The error for a path at which there is neither a regular file nor a folder.
+
+    Args:
+        kind: What there is, as in "it is a pipe".
+    """
 
     def __init__(self, kind: str) -> None:
         super().__init__(errno.EINVAL, f"it is {kind}, not a file")
@@ -47,7 +51,14 @@ class NotAFile(OSError):
 
 
 def check_regular(path: str | os.PathLike[str]) -> None:
-    """Raise an OSError unless the path leads to a regular file."""
+    """Refuse a path that does not lead to a regular file.
+
+    Args:
+        path: What the user named.
+
+    Raises:
+        OSError: If there is nothing, or something else.
+    """
     try:
         mode = os.stat(path).st_mode
     except ValueError as fault:  # a null byte, or letters that no file name has
@@ -64,13 +75,23 @@ def _check_mode(mode: int) -> None:
 
 
 def opened(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a regular file for reading."""
+    """Open a regular file for reading.
+
+    Args:
+        path: What the user named.
+
+    Returns:
+        The open file, in binary mode.
+
+    Raises:
+        OSError: If it is not a regular file, or cannot be read.
+    """
     check_regular(path)  # first, because opening a device can do something to it
     return open(path, "rb", opener=_open_regular)
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """A descriptor; should a pipe take the file's place in this very moment, nobody waits for one who writes to it."""
+    """Return a descriptor; without waiting, should a pipe have taken the file's place in the meantime."""
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     try:
         _check_mode(os.fstat(descriptor).st_mode)
@@ -81,13 +102,34 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The content of a regular file."""
+    """Read a regular file.
+
+    Args:
+        path: What the user named.
+
+    Returns:
+        Its content.
+
+    Raises:
+        OSError: If it is not a regular file, or cannot be read.
+    """
     with opened(path) as file:
         return file.read()
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """The text of a regular file, without its byte-order mark; a file of data is not read into memory as text."""
+    """Read a regular file as UTF-8 text, without its byte-order mark.
+
+    Args:
+        path: What the user named.
+
+    Returns:
+        Its text.
+
+    Raises:
+        OSError: If it is not a regular file, cannot be read, or is far too large to be text.
+        ValueError: If it is not UTF-8.
+    """
     with opened(path) as file:
         content = file.read(_LARGEST_TEXT + 1)
     if len(content) > _LARGEST_TEXT:
@@ -96,12 +138,36 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """The content of a JSON file."""
+    """Read a JSON file.
+
+    Args:
+        path: What the user named.
+
+    Returns:
+        Its content.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is not JSON.
+    """
     return parse_json(read_text(path))
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The content of JSON text; what is nested deeper than Python can follow is a ValueError like any other fault."""
+    """Parse JSON text.
+
+    Args:
+        text: The text, or its bytes in UTF-8.
+
+    Returns:
+        Its content.
+
+    Raises:
+        ValueError: If it is not JSON, or is nested deeper than Python can follow.
+
+    >>> parse_json(b'{"seed": 0}')
+    {'seed': 0}
+    """
     try:
         return json.loads(text if isinstance(text, str) else text.decode("utf-8-sig"))
     except RecursionError:
@@ -109,10 +175,16 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def reason(fault: Exception) -> str:
-    """What is wrong with a file, in a few words on one line: its path is said elsewhere.
+    """Say what is wrong with a file, in a few words on one line, without its path.
 
-    >>> reason(FileNotFoundError(errno.ENOENT, "No such file or directory", "a.png")), reason(ValueError("no\\nnumber"))
-    ('No such file or directory', 'no number')
+    Args:
+        fault: What reading or writing it raised.
+
+    Returns:
+        The words.
+
+    >>> reason(FileNotFoundError(errno.ENOENT, "No such file or directory", "a.png"))
+    'No such file or directory'
     """
     said = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)
     return " ".join(said.split()) or type(fault).__name__
@@ -122,9 +194,17 @@ def reason(fault: Exception) -> str:
 
 
 def destination(path: str | os.PathLike[str]) -> Path:
-    """The regular file, there or not yet, that is written under this path; at the end of symbolic links, if it is one.
+    """Find the regular file, there or not yet, that is written under a path: the end of symbolic links, if it is one.
 
-    Raise a PicojouleError where something else stands there, and an OSError where that cannot be found out.
+    Args:
+        path: What the user named.
+
+    Returns:
+        Where to write.
+
+    Raises:
+        PicojouleError: If there is something else than a regular file.
+        OSError: If that cannot be found out.
     """
     try:
         check_regular(path)
@@ -140,13 +220,28 @@ def destination(path: str | os.PathLike[str]) -> Path:
 
 
 def check_destination(path: str | os.PathLike[str]) -> None:
-    """Say at once, rather than after the work, that something stands there that may not be replaced."""
-    with contextlib.suppress(OSError):  # which are for the writing to say
+    """Refuse a place to write to before the work is done, if there is something that may not be replaced.
+
+    Args:
+        path: What the user named.
+
+    Raises:
+        PicojouleError: If there is something else than a regular file.
+    """
+    with contextlib.suppress(OSError):  # writing will say these
         destination(path)
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    """All of the file or none of it, on the disk when this returns."""
+    """Write all of a file or none of it; it is on the disk when this returns.
+
+    Args:
+        path: What the user named.
+        content: What to write.
+
+    Raises:
+        PicojouleError: If it cannot be written.
+    """
     try:
         home = destination(path)
         # Not named for the file: the longest name that a file may have would become too long.
@@ -167,7 +262,15 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def write_flushed(path: Path, content: bytes) -> None:
-    """Write a new file, on the disk when this returns."""
+    """Write a new file; it is on the disk when this returns.
+
+    Args:
+        path: Where there is nothing yet.
+        content: What to write.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
     with path.open("xb") as file:
         file.write(content)
         file.flush()
@@ -175,7 +278,11 @@ def write_flushed(path: Path, content: bytes) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Let a renaming outlast a power failure, where the system can: the file itself is whole in any case."""
+    """Let a renaming outlast a power failure, where the system can; the file itself is whole in any case.
+
+    Args:
+        folder: The folder of the file that was renamed.
+    """
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -185,15 +292,32 @@ def flush_folder(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file, if it is there.
+
+    Args:
+        path: The file.
+
+    Raises:
+        PicojouleError: If it cannot be removed.
+    """
     try:
         path.unlink(missing_ok=True)
     except OSError as fault:
         raise PicojouleError(f"cannot remove {path} ({reason(fault)}): move it away by hand") from fault
 
 
-def made(folder: Path) -> Path:
-    """The folder, which is there now."""
+def make_folder(folder: Path) -> Path:
+    """Make a folder and those above it, if they are not there yet.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The same folder.
+
+    Raises:
+        PicojouleError: If it cannot be made.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as fault:
@@ -215,7 +339,7 @@ _REMEDIES: Mapping[int, str] = MappingProxyType(
         errno.EACCES: "make the folder writable",
         errno.EPERM: "make the folder writable",
         errno.ENOENT: "make its folder first",
-        errno.ENOTDIR: "take a path whose folders are no files",
+        errno.ENOTDIR: "take a path whose folders are not files",
         errno.EEXIST: "move away what stands there",
         errno.EISDIR: "name a file",
         errno.ENOTEMPTY: "move away what stands there",
@@ -245,14 +369,27 @@ _READING: Mapping[int, str] = MappingProxyType(
 
 
 def remedy(fault: OSError) -> str:
-    """What to do where a file cannot be written, as the first half of a sentence; each fault has its own.
+    """Say what to do where a file cannot be written, as the first half of a sentence.
+
+    Args:
+        fault: What writing it raised.
+
+    Returns:
+        An imperative.
 
     >>> remedy(OSError(errno.EFBIG, "File too large"))
     'raise the limit on the size of files (`ulimit -f`), or take a disk that holds larger ones,'
     """
-    return _REMEDIES.get(fault.errno or 0, "look after the disk")
+    return _REMEDIES.get(fault.errno or 0, "check the disk")
 
 
 def reading_remedy(fault: OSError) -> str:
-    """What to do where a file cannot be read."""
+    """Say what to do where a file cannot be read.
+
+    Args:
+        fault: What reading it raised.
+
+    Returns:
+        An imperative.
+    """
     return _READING.get(fault.errno or 0, remedy(fault)).removesuffix(",")

@@ -1,6 +1,6 @@
 """Tables as text, CSV and LaTeX, the same whether a terminal is there or not.
 
-Names in them may come from somebody else's files. Whatever they are, they are only shown: a terminal gets no control
+Names in them may come from a stranger's files. Whatever they are, they are only shown: a terminal gets no control
 characters of theirs, a spreadsheet no formulas, LaTeX no commands.
 """
 
@@ -20,27 +20,35 @@ from rich.segment import Segment
 from rich.table import Table
 
 WIDTH = 110
+"""Columns of a table in a log or a notebook."""
 WIDEST = 200
-"""For a table of many numbers, which are never broken; others take less."""
+"""Columns of a table of many numbers, which are never broken; others take less."""
 
 NOT_DEFINED = "not defined"
+"""How a value that does not exist is written."""
 
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 """Control characters, line ends among them, and those that turn the direction of writing."""
 
 
 def visible(text: str) -> str:
-    """Text in which what a terminal would obey is spelt out, so that it is shown, and all of it on one line.
+    r"""Spell out the characters of a text that a terminal would obey, line ends among them.
 
-    >>> print(visible("a\\x1b[31m\\nb"))
-    a\\x1b[31m\\nb
+    Args:
+        text: Any text.
+
+    Returns:
+        One line that is shown as it is.
+
+    >>> print(visible("a\x1b[31m\nb"))
+    a\x1b[31m\nb
     """
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A table with no control characters but Rich's own."""
+    """A table for Rich that shows no control characters but Rich's own."""
 
     table: Table
 
@@ -53,7 +61,14 @@ class Shown:
 
 
 def as_text(table: Table, width: int = WIDTH) -> str:
-    """The table as it stands in a log or a notebook.
+    """Write a table as it is shown in a log or a notebook.
+
+    Args:
+        table: The table.
+        width: How wide it may be.
+
+    Returns:
+        Its text, without colours.
 
     >>> print(as_text(Table("layer", "ψ")))
     ┏━━━━━━━┳━━━┓
@@ -68,14 +83,21 @@ def as_text(table: Table, width: int = WIDTH) -> str:
 
 
 class Estimate(NamedTuple):
-    """A mean and the sample standard deviation beside it; one value has none."""
+    """A mean and the sample standard deviation beside it, which is None for a single value."""
 
     mean: float
     deviation: float | None
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Estimate:
-        """
+        """Take the mean and the sample standard deviation of some values.
+
+        Args:
+            values: At least one.
+
+        Returns:
+            The two.
+
         >>> Estimate.of([1.0, 3.0])
         Estimate(mean=2.0, deviation=1.414...)
         """
@@ -84,18 +106,32 @@ class Estimate(NamedTuple):
 
 
 Cell = str | int | float | Estimate | None
+"""What a table holds; None is not defined."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """How the numbers below one another are written: times `scale`, with so many digits after the point."""
+    """How the numbers of a column are written.
+
+    Args:
+        title: Its heading, with the unit.
+        digits: Digits after the point.
+        scale: The factor from the values to the unit of the heading.
+    """
 
     title: str
     digits: int = 2
     scale: float = 1.0
 
     def show(self, cell: Cell) -> str:
-        """
+        """Write a cell as people read it.
+
+        Args:
+            cell: What the table holds.
+
+        Returns:
+            Its text.
+
         >>> percent = Column("accuracy [%]", scale=100)
         >>> percent.show(0.5), percent.show(Estimate(0.5, 0.01)), percent.show(3), percent.show(None)
         ('50.00', '50.00 ± 1.00', '3', 'not defined')
@@ -113,18 +149,38 @@ class Column:
         return f"{value * self.scale:.{self.digits}f}"
 
     def value(self, cell: Cell) -> Any:
+        """Return a cell for a machine: numbers in the unit of the column, an `Estimate` as a dictionary.
+
+        Args:
+            cell: What the table holds.
+
+        Returns:
+            What JSON can hold.
+        """
         if isinstance(cell, Estimate):
             return {"mean": self.value(cell.mean), "deviation": self.value(cell.deviation)}
         return cell * self.scale if isinstance(cell, float) else cell
 
     def plain(self, value: float | None) -> str:
-        """A number for a machine: the digits that it has."""
+        """Write a number for a machine, with all its digits.
+
+        Args:
+            value: The number, or None.
+
+        Returns:
+            Its text.
+        """
         return NOT_DEFINED if value is None else f"{value * self.scale:.10g}"
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Columns and rows, and every way to write them. `None` is "not defined" in all of them.
+    r"""A table of columns and rows, and every way to write it; None is "not defined" in all of them.
+
+    Args:
+        columns: How the cells of each column are written.
+        rows: The cells, as many in each row as there are columns.
+        title: What is written above the table.
 
     >>> columns = Column("curve"), Column("AUC(70) [%]", scale=100)
     >>> sheet = Sheet(columns, (("Ω_syn, p = 1", 0.6802), ("Ω_total", None)))
@@ -133,14 +189,14 @@ class Sheet:
     "Ω_syn, p = 1",68.02
     Ω_total,not defined
     >>> print(sheet.latex(), end="")
-    \\begin{tabular}{lr}
-    \\toprule
-    curve & AUC(70) [\\%] \\\\
-    \\midrule
-    $\\Omega_{\\mathrm{syn}}$, p = 1 & 68.02 \\\\
-    $\\Omega_{\\mathrm{total}}$ & not defined \\\\
-    \\bottomrule
-    \\end{tabular}
+    \begin{tabular}{lr}
+    \toprule
+    curve & AUC(70) [\%] \\
+    \midrule
+    $\Omega_{\mathrm{syn}}$, p = 1 & 68.02 \\
+    $\Omega_{\mathrm{total}}$ & not defined \\
+    \bottomrule
+    \end{tabular}
     """
 
     columns: tuple[Column, ...]
@@ -149,14 +205,18 @@ class Sheet:
 
     @property
     def titles(self) -> list[str]:
+        """The headings of the columns."""
         return [column.title for column in self.columns]
 
     def shown(self) -> list[list[str]]:
-        """The rows as people read them."""
+        """Return the rows as people read them."""
         return [[column.show(cell) for column, cell in zip(self.columns, row, strict=True)] for row in self.rows]
 
     def values(self) -> list[list[Any]]:
-        """The rows for a machine: numbers as numbers, in the unit of their column; "not defined" is None.
+        """Return the rows for a machine: numbers as numbers, in the unit of their column; "not defined" is None.
+
+        Returns:
+            What JSON can hold.
 
         >>> Sheet((Column("curve"), Column("AUC [%]", scale=100)), (("a", 0.5), ("b", Estimate(0.25, None)))).values()
         [['a', 50.0], ['b', {'mean': 25.0, 'deviation': None}]]
@@ -164,11 +224,19 @@ class Sheet:
         return [[column.value(cell) for column, cell in zip(self.columns, row, strict=True)] for row in self.rows]
 
     def is_text(self, index: int) -> bool:
-        """Whether a column holds words, which stand to the left, or numbers and blanks."""
+        """Return whether a column holds words, which are aligned to the left, or numbers and blanks.
+
+        Args:
+            index: Which column.
+
+        Returns:
+            Whether it holds words.
+        """
         cells = [row[index] for row in self.rows if row[index] != ""]
         return not cells or any(isinstance(cell, str) for cell in cells)
 
     def table(self) -> Table:
+        """Return the table for Rich."""
         table = Table(title=escape(self.title) or None)
         rows = self.shown()
         for index, title in enumerate(self.titles):
@@ -185,10 +253,15 @@ class Sheet:
         return table
 
     def text(self) -> str:
+        """Write the table as it is shown in a log or a notebook."""
         return as_text(self.table(), WIDEST)
 
     def csv(self) -> str:
-        """One header line; an `Estimate` takes two columns, the second titled with ±."""
+        """Write the table as CSV with one header line.
+
+        Returns:
+            Its text; an `Estimate` takes two columns, the second titled with ±.
+        """
         spread = [any(isinstance(row[i], Estimate) for row in self.rows) for i in range(len(self.columns))]
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
@@ -201,7 +274,11 @@ class Sheet:
         return file.getvalue()
 
     def latex(self) -> str:
-        """A booktabs `tabular`, to be put into a `table` of the reader's own."""
+        """Write the table as a LaTeX `tabular` of the package booktabs.
+
+        Returns:
+            Its text, to be put into a `table` of the author's own.
+        """
         layout = "".join("l" if self.is_text(i) else "r" for i in range(len(self.columns)))
         rows = [_latex_row(row) for row in (self.titles, *self.shown())]
         lines = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule"]
@@ -209,7 +286,15 @@ class Sheet:
 
     @classmethod
     def joined(cls, column: str, sheets: Mapping[str, Sheet]) -> Sheet:
-        """All rows below one another, each with the name of its sheet in front; what a sheet lacks stays blank."""
+        """Put several sheets below one another; what a sheet lacks stays blank.
+
+        Args:
+            column: The heading of the first column, which names the sheet.
+            sheets: The sheets by their names.
+
+        Returns:
+            One sheet with all rows.
+        """
         columns = {each.title: each for sheet in sheets.values() for each in sheet.columns}
         rows = []
         for name, sheet in sheets.items():
@@ -236,7 +321,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def _csv_text(text: str) -> str:
-    """Words for a spreadsheet: behind an apostrophe if it would take them for a formula.
+    """Return words for a spreadsheet, behind an apostrophe if it would take them for a formula.
 
     >>> [_csv_text(text) for text in ("=1+1", "@SUM(A1)", "-2+3", "-2.5", "a=b")]
     ["'=1+1", "'@SUM(A1)", "'-2+3", '-2.5', 'a=b']
@@ -274,10 +359,16 @@ _LATEX = {character: rf"\{character}" for character in "&%$#_{}"} | {
 
 
 def as_latex(text: str) -> str:
-    """Text that LaTeX prints as it is; a subscript of Ω becomes one.
+    r"""Write a text so that LaTeX prints it as it is; a subscript of Ω becomes one.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        LaTeX.
 
     >>> print(as_latex("100 % of Ω_syn"))
-    100 \\% of $\\Omega_{\\mathrm{syn}}$
+    100 \% of $\Omega_{\mathrm{syn}}$
     """
     pieces = re.split(r"(Ω_[a-zA-Z]+)", visible(text))
     return "".join(

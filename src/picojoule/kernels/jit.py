@@ -60,8 +60,8 @@ def compiled(function: Function) -> Function:
     """Compile a function at its first call, to run without the interpreter's lock; keep the machine code on disk.
 
     Where neither the installation nor the user's own cache folder can be written to, every process compiles afresh.
-    The first call belongs into another thread (`background.apart`), as `entry` does it by itself. Numba looks for
-    changes only in the function's own file and in what it closes over: see `source_digest`.
+    The first call belongs into another thread (`background.run_in_thread`), as `entry` does it by itself. Numba looks
+    for changes only in the function's own file and in what it closes over: see `source_digest`.
 
     Args:
         function: What Numba can compile.

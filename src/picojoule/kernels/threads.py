@@ -5,8 +5,8 @@ to fight them for the cores, so PyTorch's are asked, through the library's `GOMP
 code from end to end, which neither raises nor waits for the interpreter's lock. The handler of a signal, Ctrl-C's for
 one, runs only after the call has returned, with every element in its place.
 
-What it gains: the fused passes (`fused`) on all cores instead of one, without a second set of threads beside PyTorch's.
-`benchmarks/switches.py` measures a training step with and without.
+What it gains: time, with the fused passes (`fused`) on all cores instead of one and no second set of threads beside
+PyTorch's; `benchmarks/switches.py` times a training step with and without.
 
 The calling thread does everything alone, with the same bits as the result, if PICOJOULE_THREADS=0 is set, where PyTorch
 has no such library (builds for Windows or without OpenMP), and in a process forked from this one, for a fork takes no

@@ -50,7 +50,7 @@ class Membrane:
                 f"a neuron with a membrane, which starts at 0, needs a threshold above 0, not {self.threshold!r}"
             )
         if not isinstance(self.leak, int | float) or not 0 <= self.leak <= 1:
-            raise PicojouleError(f"leak={self.leak!r} is no share of the potential: give a number from 0 to 1")
+            raise PicojouleError(f"leak={self.leak!r} is not a valid share of the potential: give a number from 0 to 1")
         if self.reset not in get_args(Reset):
             raise unknown("reset", str(self.reset), get_args(Reset))
         if self.max_spikes is not None and (type(self.max_spikes) is not int or self.max_spikes < 1):
@@ -64,7 +64,15 @@ class Membrane:
 
 
 def step(v: Tensor | None, current: Tensor, membrane: Membrane) -> tuple[Tensor, Tensor]:
-    """One time step: the spikes, and the potential that is left. A potential of None is 0.
+    """Take one time step: charge, fire, reset.
+
+    Args:
+        v: The potential that the step before left; None is 0.
+        current: What the synapses give in this step.
+        membrane: The equations.
+
+    Returns:
+        The spikes, and the potential that is left.
 
     >>> spikes, v = step(None, torch.tensor([0.6, 2.7, -3.0]), Membrane(floor=-1))
     >>> spikes, v
@@ -82,7 +90,15 @@ def step(v: Tensor | None, current: Tensor, membrane: Membrane) -> tuple[Tensor,
 
 
 def fire(u: Tensor, membrane: Membrane) -> Tensor:
-    """How many spikes a potential gives."""
+    """Count the spikes that a potential gives, ``min(max(⌊u / threshold⌋, 0), max_spikes)``.
+
+    Args:
+        u: The potential.
+        membrane: The equations.
+
+    Returns:
+        Whole numbers of spikes, with the surrogate as their derivative.
+    """
     threshold, most = membrane.threshold, membrane.max_spikes
     if most == 1:
         return spike(u, threshold, membrane.surrogate)
@@ -91,7 +107,18 @@ def fire(u: Tensor, membrane: Membrane) -> Tensor:
 
 
 def integrate(currents: Tensor, membrane: Membrane) -> Tensor:
-    """All steps, [T, B, …] to the spikes [T, B, …], in the dtype and memory layout of the currents."""
+    """Take all time steps, beginning with a potential of 0.
+
+    Args:
+        currents: What the synapses give in each step, [T, B, …].
+        membrane: The equations.
+
+    Returns:
+        The spikes [T, B, …], in the dtype and memory layout of the currents.
+
+    >>> integrate(torch.full((4, 1), 0.4), Membrane()).flatten()
+    tensor([0., 0., 1., 0.])
+    """
     v, emitted = None, []
     for current in currents.unbind(0):
         spikes, v = step(v, _precise(current), membrane)
@@ -102,11 +129,20 @@ def integrate(currents: Tensor, membrane: Membrane) -> Tensor:
 
 
 def _precise(current: Tensor) -> Tensor:
+    """Return the current in float32 if it has fewer digits."""
     return current.float() if current.dtype in (torch.float16, torch.bfloat16) else current
 
 
 class MembraneNeuron(nn.Module):
-    """A layer of neurons with a membrane: with `steps=None` it takes [T, B, …], with `steps=T` [T·B, …]."""
+    """A layer of neurons with a membrane, the base of `IF` and `LIF`.
+
+    Args:
+        membrane: The equations of one time step.
+        steps: None if it takes [T, B, …], T if it takes [T·B, …].
+
+    Raises:
+        PicojouleError: If steps is not a whole number from 1 up.
+    """
 
     def __init__(self, membrane: Membrane, steps: int | None) -> None:
         super().__init__()
@@ -116,6 +152,17 @@ class MembraneNeuron(nn.Module):
         self.steps = steps
 
     def forward(self, currents: Tensor) -> Tensor:
+        """Take all time steps.
+
+        Args:
+            currents: What the synapses give, [T, B, …], or [T·B, …] if the layer was told `steps=T`.
+
+        Returns:
+            The spikes, in the same form.
+
+        Raises:
+            PicojouleError: If the currents have no time and batch axes, or do not divide into the steps.
+        """
         if self.steps is not None:
             return integrate(unfold(currents, self.steps), self.membrane).flatten(0, 1)
         if currents.dim() < 2:
@@ -126,15 +173,27 @@ class MembraneNeuron(nn.Module):
         return integrate(currents, self.membrane)
 
     def extra_repr(self) -> str:
+        """Return the settings, as ``print(model)`` shows them."""
         shown = vars(self.membrane) | {"steps": self.steps}
         return ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
 class IF(MembraneNeuron):
-    """The integrate-and-fire neuron without leak. Its defaults are those of a converted network (`convert`).
+    """The integrate-and-fire neuron without leak; its defaults are those of a converted network (`convert`).
 
     It takes the currents of all time steps at once, [T, B, …], or, if it is told `steps=T`, [T·B, …], which lets every
     other layer of the network be as it is for one step. Watch and trace it with `steps=T`.
+
+    Args:
+        threshold: Where the neuron fires, above 0.
+        reset: What a spike leaves: "subtract" the threshold, or "zero".
+        max_spikes: How many spikes there may be in one step; None is as many as the potential has thresholds.
+        floor: The least potential that is kept for the next step; None is no limit.
+        surrogate: Any callable ``(u, threshold) → ∂s/∂u``.
+        steps: None if it takes [T, B, …], T if it takes [T·B, …].
+
+    Raises:
+        PicojouleError: If one of them is not allowed.
 
     >>> IF()(torch.tensor([[0.4], [0.4], [0.4], [2.3]])).flatten()
     tensor([0., 0., 1., 2.])
@@ -156,7 +215,19 @@ class IF(MembraneNeuron):
 class LIF(MembraneNeuron):
     """The leaky integrate-and-fire neuron: `leak` is the share of its potential that it loses in each step.
 
-    As a rule it fires once a step and its potential has no floor; else it is as `IF`.
+    As a rule it fires at most once per step and its potential has no floor; else it is as `IF`.
+
+    Args:
+        threshold: Where the neuron fires, above 0.
+        leak: The share of the potential that is lost from one step to the next, from 0 to 1.
+        reset: What a spike leaves: "subtract" the threshold, or "zero".
+        max_spikes: How many spikes there may be in one step; None is as many as the potential has thresholds.
+        floor: The least potential that is kept for the next step; None is no limit.
+        surrogate: Any callable ``(u, threshold) → ∂s/∂u``.
+        steps: None if it takes [T, B, …], T if it takes [T·B, …].
+
+    Raises:
+        PicojouleError: If one of them is not allowed.
 
     >>> LIF(leak=0.5)(torch.tensor([[0.8], [0.4], [0.8], [0.7]])).flatten()
     tensor([0., 0., 1., 0.])

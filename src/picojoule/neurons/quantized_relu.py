@@ -15,7 +15,13 @@ from torch.autograd import Function
 
 
 def quantized_relu(x: Tensor) -> Tensor:
-    """``⌊max(0, x)⌋`` with the gradient of the ReLU.
+    """Round down to whole numbers from 0 up, ``⌊max(0, x)⌋``, with the gradient of the ReLU.
+
+    Args:
+        x: Of any shape.
+
+    Returns:
+        Whole numbers of spikes, in the dtype and shape of ``x``.
 
     >>> import torch
     >>> x = torch.tensor([-0.5, 0.5, 2.5], requires_grad=True)
@@ -31,9 +37,22 @@ def quantized_relu(x: Tensor) -> Tensor:
 
 
 class QuantizedReLU(nn.Module):
-    """``⌊max(0, x)⌋``, without memory; `convert` makes an integrate-and-fire neuron of it."""
+    """The quantised ReLU ``⌊max(0, x)⌋``, without memory; `convert` makes an integrate-and-fire neuron of it.
+
+    >>> import torch
+    >>> QuantizedReLU()(torch.tensor([-0.5, 0.5, 2.5]))
+    tensor([0., 0., 2.])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
+        """Round down to whole numbers from 0 up.
+
+        Args:
+            x: Of any shape.
+
+        Returns:
+            Whole numbers of spikes.
+        """
         return quantized_relu(x)
 
 

@@ -1,4 +1,4 @@
-"""Spiking neurons: pure functions, and thin modules around them.
+"""The spike of a neuron as a function with a surrogate gradient, and the single-step neuron around it.
 
 Convention: ``s = H(u - u_th)``, that is 1 where ``u ≥ u_th`` (1 at equality) and 0 elsewhere, in the dtype and memory
 layout of ``u``. In the backward pass a surrogate stands in for ∂s/∂u, which is zero almost everywhere.
@@ -23,10 +23,18 @@ _S3NN = S3NN()
 
 
 def spike(u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
-    """``H(u - threshold)``, with ``surrogate(u, threshold)`` as its derivative.
+    """Fire where the potential reaches the threshold: ``H(u - threshold)``.
 
-    For the backward pass only ``u`` is kept, behind a batch norm not even that (`recall`), and nothing where no
-    gradient is needed. A NaN potential does not fire.
+    In the backward pass ``surrogate(u, threshold)`` is its derivative. For that only ``u`` is kept, behind a batch norm
+    not even that (`recomputation`), and nothing where no gradient is needed. A NaN potential does not fire.
+
+    Args:
+        u: The membrane potential, of any shape.
+        threshold: Where the neuron fires.
+        surrogate: Any callable ``(u, threshold) → ∂s/∂u``.
+
+    Returns:
+        The spikes, 0 or 1, in the dtype, shape and memory layout of ``u``.
 
     >>> import torch
     >>> u = torch.tensor([0.5, 1.0, 2.0], requires_grad=True)
@@ -44,10 +52,17 @@ def spike(u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
 class Spike(nn.Module):
     """The single-step spiking neuron ``s = H(u - threshold)``, without memory from one call to the next.
 
-    ``surrogate`` is any callable ``(u, threshold) → ∂s/∂u``.
+    Args:
+        threshold: Where the neuron fires.
+        surrogate: Any callable ``(u, threshold) → ∂s/∂u``.
+
+    Raises:
+        PicojouleError: If the threshold is not finite, or the surrogate is not callable or cannot work with it.
 
     >>> Spike()
     Spike(threshold=1.0, surrogate=S3NN(alpha=0.25, tau=0.6))
+    >>> Spike()(torch.tensor([0.5, 1.0, 2.0]))
+    tensor([0., 1., 1.])
     """
 
     def __init__(self, threshold: float = 1.0, surrogate: Surrogate = _S3NN) -> None:
@@ -57,9 +72,18 @@ class Spike(nn.Module):
         self.surrogate = surrogate
 
     def forward(self, u: Tensor) -> Tensor:
+        """Fire where the potential reaches the threshold.
+
+        Args:
+            u: The membrane potential.
+
+        Returns:
+            The spikes, 0 or 1.
+        """
         return spike(u, self.threshold, self.surrogate)
 
     def extra_repr(self) -> str:
+        """Return the settings, as ``print(model)`` shows them."""
         return f"threshold={self.threshold}, surrogate={self.surrogate}"
 
 
@@ -89,40 +113,49 @@ class _Heaviside(Function):
         saved = ctx.saved_tensors
         u = saved[0] if ctx.eps is None else recomputation.Source(*saved).potential(ctx.eps)
         surrogate: Surrogate = ctx.surrogate
-        if isinstance(surrogate, Fused) and _is_its_own(surrogate) and _at_once(grad, u):
+        if isinstance(surrogate, Fused) and _has_its_own_product(surrogate) and _fits_one_pass(grad, u):
             return surrogate.times(grad, u, ctx.threshold), None, None
         return grad * surrogate(u, ctx.threshold), None, None
 
 
 def is_eager(x: Tensor) -> bool:
-    """Whether the numbers are here: neither being compiled nor inside a transform such as vmap."""
+    """Return whether operations on a tensor run at once: not compiled, and not inside a transform such as vmap.
+
+    Args:
+        x: Any tensor.
+
+    Returns:
+        Whether its numbers can be read.
+    """
     return not torch.compiler.is_compiling() and not is_transformed(x)
 
 
-_FEW = 1 << 12
-"""Elements: below, there is nothing to gain, and who never trains never waits for the compiler."""
+_LEAST = 1 << 12
+"""Elements of a fused pass: with fewer there is nothing to gain, and the compiler need not be waited for."""
 
 
-def _is_its_own(surrogate: Fused) -> bool:
-    """Whether the fused form is that of this formula, not of one that a class derived from ours has replaced."""
+def _has_its_own_product(surrogate: Fused) -> bool:
+    """Return whether one class defines both the formula and its fused product: a derived one may replace one."""
     kinds = type(surrogate).__mro__
     times, call = (next((k for k in kinds if name in vars(k)), None) for name in ("times", "__call__"))
     return times is call is not None
 
 
-def _at_once(grad: Tensor, u: Tensor) -> bool:
-    """Whether the product can be made in one pass: nobody asks for its derivative, and both lie in a CPU's memory."""
-    if u.device.type != "cpu" or u.numel() < _FEW or not is_eager(grad) or torch.is_grad_enabled():
+def _fits_one_pass(grad: Tensor, u: Tensor) -> bool:
+    """Return whether the product can be made in one pass, which has no derivative of its own."""
+    if u.device.type != "cpu" or u.numel() < _LEAST or not is_eager(grad) or torch.is_grad_enabled():
         return False
     return fused.fits_one_pass(grad, u) and fused.is_available()
 
 
 def _check(threshold: float, surrogate: Surrogate) -> None:
     if not isinstance(threshold, int | float) or not math.isfinite(threshold):
-        raise PicojouleError(f"a spiking neuron needs a finite threshold, not {threshold!r}")
+        raise PicojouleError(f"a spiking neuron needs a finite threshold, not {threshold!r}: give a number")
     if isinstance(surrogate, type):
         raise PicojouleError(f"surrogate is the class {surrogate.__name__}: pass an instance, {surrogate.__name__}()")
     if not callable(surrogate):
-        raise PicojouleError(f"surrogate must be a callable (u, threshold) -> derivative, not {surrogate!r}")
+        raise PicojouleError(
+            f"surrogate must be a callable (u, threshold) -> derivative, not {surrogate!r}: use S3NN() or a function"
+        )
     if isinstance(surrogate, ChecksThreshold):
         surrogate.check_threshold(threshold)

@@ -24,7 +24,9 @@ from picojoule.kernels.fused import times_s3nn, times_sigmoid, times_triangle
 class Surrogate(Protocol):
     """Any callable from potential and threshold to the derivative used in the backward pass."""
 
-    def __call__(self, u: Tensor, threshold: float, /) -> Tensor: ...
+    def __call__(self, u: Tensor, threshold: float, /) -> Tensor:
+        """Return the derivative used for ∂s/∂u, in the dtype and shape of the potential."""
+        ...
 
 
 @runtime_checkable
@@ -32,20 +34,46 @@ class ChecksThreshold(Protocol):
     """A surrogate that is not defined for every threshold; a neuron asks it once, when it is built."""
 
     def check_threshold(self, threshold: float) -> None:
-        """Raise a ``PicojouleError`` if the surrogate cannot work at this threshold."""
+        """Refuse a threshold that the surrogate cannot work at.
+
+        Args:
+            threshold: Where the neuron fires.
+
+        Raises:
+            PicojouleError: If it cannot.
+        """
 
 
 @runtime_checkable
 class Fused(Protocol):
-    """A surrogate, elementwise, that can apply itself in one pass over a CPU's memory."""
+    """An elementwise surrogate that can multiply a gradient by itself in one pass over a CPU's memory."""
 
     def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
-        """``grad · surrogate(u)`` up to rounding, of tensors that `elementwise.fit`."""
+        """Return ``grad · surrogate(u, threshold)``, up to rounding.
+
+        Args:
+            grad: The gradient that arrives at the spikes.
+            u: The potential. The two tensors `fused.fits_one_pass`, and `fused.is_available()`.
+            threshold: Where the neuron fires.
+
+        Returns:
+            The gradient that leaves the neuron.
+        """
 
 
 @dataclass(frozen=True)
 class S3NN:
-    """``1/(tau u)`` from the threshold on, the scaled sigmoid's derivative below it (Suetake et al., 2023).
+    """The surrogate ``1/(tau u)`` from the threshold on, and the scaled sigmoid's derivative below it.
+
+    Suetake et al., S³NN: time step reduction of spiking surrogate gradients for training energy efficient single-step
+    spiking neural networks, Neural Networks 159 (2023).
+
+    Args:
+        alpha: The scale of the sigmoid, above 0.
+        tau: The scale from the threshold on, above 0.
+
+    Raises:
+        PicojouleError: If one of them is not a finite number above 0.
 
     >>> import torch
     >>> S3NN(alpha=0.25, tau=0.5)(torch.tensor([1.0, 4.0]), 1.0)
@@ -60,6 +88,14 @@ class S3NN:
         _require_positive(self, "tau", self.tau)
 
     def check_threshold(self, threshold: float) -> None:
+        """Refuse thresholds of 0 and below, where ``1/u`` explodes.
+
+        Args:
+            threshold: Where the neuron fires.
+
+        Raises:
+            PicojouleError: If the threshold is not above 0.
+        """
         if threshold <= 0:
             raise PicojouleError(
                 f"S3NN needs a threshold above 0, not {threshold}, because its gradient 1/(tau*u) explodes at u = 0: "
@@ -67,17 +103,19 @@ class S3NN:
             )
 
     def __call__(self, u: Tensor, threshold: float, /) -> Tensor:
+        """Return the derivative at each potential, with PyTorch's operators."""
         # The clamp changes no value that is kept; it keeps 1/u finite in the branch that `where` drops.
         above = (u.clamp(min=threshold) * self.tau).reciprocal()
         return where(u >= threshold, above, _sigmoid_slope(u, threshold, self.alpha))
 
     def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
+        """Multiply a gradient by the surrogate in one pass, see `Fused`."""
         return times_s3nn(grad, u, threshold, self.alpha, self.tau)
 
 
 @dataclass(frozen=True)
 class Triangle:
-    """``max(1 - |u - u_th|, 0)`` (Esser et al., 2016).
+    """The surrogate ``max(1 - |u - u_th|, 0)`` (Esser et al., 2016).
 
     >>> import torch
     >>> Triangle()(torch.tensor([0.5, 1.0, 3.0]), 1.0)
@@ -85,15 +123,23 @@ class Triangle:
     """
 
     def __call__(self, u: Tensor, threshold: float, /) -> Tensor:
+        """Return the derivative at each potential, with PyTorch's operators."""
         return (1 - (u - threshold).abs()).clamp(min=0)
 
     def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
+        """Multiply a gradient by the surrogate in one pass, see `Fused`."""
         return times_triangle(grad, u, threshold)
 
 
 @dataclass(frozen=True)
 class ScaledSigmoid:
-    """``dsigma/du = sigma (1 - sigma) / alpha`` on both sides of the threshold (Pellegrini et al., 2021).
+    """The surrogate ``dsigma/du = sigma (1 - sigma) / alpha`` on both sides of the threshold (Pellegrini et al., 2021).
+
+    Args:
+        alpha: The scale of the sigmoid, above 0.
+
+    Raises:
+        PicojouleError: If it is not a finite number above 0.
 
     >>> import torch
     >>> ScaledSigmoid(alpha=0.25)(torch.tensor([1.0]), 1.0)
@@ -106,9 +152,11 @@ class ScaledSigmoid:
         _require_positive(self, "alpha", self.alpha)
 
     def __call__(self, u: Tensor, threshold: float, /) -> Tensor:
+        """Return the derivative at each potential, with PyTorch's operators."""
         return _sigmoid_slope(u, threshold, self.alpha)
 
     def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
+        """Multiply a gradient by the surrogate in one pass, see `Fused`."""
         return times_sigmoid(grad, u, threshold, self.alpha)
 
 

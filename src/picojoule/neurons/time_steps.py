@@ -1,8 +1,8 @@
 """T time steps folded into the batch, [T·B, …], the first B rows being the first step.
 
-Convolutions, norms, pools and reshapes then need to know nothing of time: only the neurons do (`membrane`), and the two
+Convolutions, norms, pools and reshapes then need to know nothing of time: only the neurons do (`lif`), and the two
 ends of the network. In: the image is given in each step as a constant current. Out: the logits are averaged over the
-steps where the network was trained so, and summed where it was converted, whose steps share one image's charge.
+steps where the network was trained so, and summed where it was converted, whose steps share one image's current.
 """
 
 from __future__ import annotations
@@ -14,13 +14,28 @@ from picojoule.errors import PicojouleError
 
 
 def check_steps(steps: object) -> None:
-    """Refuse what is not a number of time steps."""
+    """Refuse what is not a number of time steps.
+
+    Args:
+        steps: What was given.
+
+    Raises:
+        PicojouleError: If it is not a whole number from 1 up.
+    """
     if type(steps) is not int or steps < 1:
-        raise PicojouleError(f"steps={steps!r} is no number of time steps: give a whole number from 1 up")
+        raise PicojouleError(f"steps={steps!r} is not a valid number of time steps: give a whole number from 1 up")
 
 
 def present(images: Tensor, steps: int, *, shared: bool = False) -> Tensor:
-    """[B, …] to [T·B, …]: the images in every step, or with `shared` a T-th of them.
+    """Repeat images for every time step, [B, …] to [T·B, …].
+
+    Args:
+        images: The images, a constant current in each step.
+        steps: The number of time steps, T.
+        shared: Whether each step gets a T-th of the images, so that all steps together get them once.
+
+    Returns:
+        The input of the network.
 
     >>> present(torch.tensor([[1.0], [2.0]]), steps=2).flatten()
     tensor([1., 2., 1., 2.])
@@ -30,7 +45,18 @@ def present(images: Tensor, steps: int, *, shared: bool = False) -> Tensor:
 
 
 def readout(outputs: Tensor, steps: int, *, summed: bool = False) -> Tensor:
-    """[T·B, …] to [B, …]: the mean over the steps, or with `summed` the sum.
+    """Average what the network gives over the time steps, [T·B, …] to [B, …].
+
+    Args:
+        outputs: What the network gives in all steps.
+        steps: The number of time steps, T.
+        summed: Whether to take the sum instead of the mean.
+
+    Returns:
+        One output for each sample.
+
+    Raises:
+        PicojouleError: If the rows do not divide into the steps.
 
     >>> readout(torch.tensor([1.0, 2.0, 3.0, 6.0]), steps=2)
     tensor([2., 4.])
@@ -42,7 +68,21 @@ def readout(outputs: Tensor, steps: int, *, summed: bool = False) -> Tensor:
 
 
 def unfold(rows: Tensor, steps: int) -> Tensor:
-    """[T·B, …] seen as [T, B, …]."""
+    """Give the time steps an axis of their own, [T·B, …] to [T, B, …], without a copy.
+
+    Args:
+        rows: All steps in one tensor.
+        steps: The number of time steps, T.
+
+    Returns:
+        A view of the rows.
+
+    Raises:
+        PicojouleError: If the rows do not divide into the steps.
+
+    >>> unfold(torch.zeros(6, 5), steps=3).shape
+    torch.Size([3, 2, 5])
+    """
     count = rows.shape[0]  # `len` would make a constant of a batch size that an export leaves open
     if count % steps:
         raise PicojouleError(

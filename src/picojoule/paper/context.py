@@ -84,7 +84,7 @@ class Context:
         path = self.folder / "measured" / f"{name}.json"
         if not os.path.exists(path):
             self.say(f"measuring {name}")
-            files.made(path.parent)
+            files.make_folder(path.parent)
             files.write_atomically(path, json.dumps(measure(), allow_nan=False).encode())
         try:
             return files.read_json(path)

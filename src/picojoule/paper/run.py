@@ -17,7 +17,7 @@ from picojoule import report
 from picojoule.data import Progress
 from picojoule.data.progress import quiet
 from picojoule.errors import PicojouleError
-from picojoule.io.files import made, read_json, write_atomically
+from picojoule.io.files import make_folder, read_json, write_atomically
 from picojoule.io.tables import Sheet
 from picojoule.paper import published
 from picojoule.paper.context import Context, Results
@@ -110,7 +110,7 @@ def run(
     wanted = SCALES[size].with_seeds(seeds)
     _refuse_smaller(folder, wanted)
     scale = _fetch_data(named, wanted, say, transfer)
-    made(folder)  # before the hours of training
+    make_folder(folder)  # before the hours of training
     recipes = named.experiment.recipes(scale)
     failures: tuple[Failure, ...] = ()
     if recipes:

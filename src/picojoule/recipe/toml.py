@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from picojoule.errors import PicojouleError, a_path
+from picojoule.errors import PicojouleError, as_path
 from picojoule.io import files
 from picojoule.recipe.phrases import either, plain
 
@@ -58,7 +58,7 @@ def read(path: str | os.PathLike[str]) -> str:
     Raises:
         PicojouleError: If it is not a readable file of UTF-8 text; the message names files of a similar name.
     """
-    path = a_path("a recipe", path)
+    path = as_path("a recipe", path)
     shown = plain(str(path))
     try:
         return files.read_text(path)

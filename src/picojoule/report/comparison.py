@@ -12,7 +12,7 @@ from rich.table import Table
 
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
-from picojoule.io.files import made, write_atomically
+from picojoule.io.files import make_folder, write_atomically
 from picojoule.io.tables import Column, Sheet
 from picojoule.report import figures
 from picojoule.report.finding import saving
@@ -114,7 +114,7 @@ class Comparison:
 
     def write(self, folder: Path) -> tuple[Path, Path]:
         """`report.html`, readable offline, and `report.png`."""
-        home, picture = made(folder) / "report.html", folder / "report.png"
+        home, picture = make_folder(folder) / "report.html", folder / "report.png"
         write_atomically(picture, png(self.chart()))
         write_atomically(home, self._page().encode())
         return home, picture

@@ -13,7 +13,7 @@ from typing import Any
 import altair as alt
 
 from picojoule.energy.units import format_joules
-from picojoule.io.files import made, write_atomically
+from picojoule.io.files import make_folder, write_atomically
 from picojoule.io.tables import Column, Sheet
 from picojoule.report import figures, pictures
 from picojoule.report.collection import STATES, Collection, Entry, gather
@@ -79,7 +79,7 @@ def write(
     findings = [finding(setting) for setting in found]
     chosen = [showcase(setting, main) for setting, main in zip(found, findings, strict=True)]
     synapses = _all_synapses(found)
-    made(into)
+    make_folder(into)
     with_curves = [setting for setting in found if setting.curves]
     scores = {
         setting.label: score_table(setting.curves, reference=reference(setting) if reference is not None else None)
@@ -88,7 +88,7 @@ def write(
     files = [*_write_tables(into / "tables", collection, found, scores)]
     for name, setting, entry, counted in list(zip(_file_names(found), found, chosen, synapses, strict=True))[:drawn]:
         for kind, chart in _pictures(setting, entry, counted).items():
-            files += pictures.save(chart, made(into / "figures") / f"{kind}-{name}")
+            files += pictures.save(chart, make_folder(into / "figures") / f"{kind}-{name}")
     shares = [
         {"layers": list(counted), "terms": terms_at_one(counted, setting.recipe["energy.hardware"])}
         if counted is not None
@@ -134,7 +134,7 @@ def _write_tables(
     files = []
     for name, sheet in sheets.items():
         for ending, text in ((".csv", sheet.csv()), (".tex", sheet.latex())):
-            files.append(made(folder) / f"{name}{ending}")
+            files.append(make_folder(folder) / f"{name}{ending}")
             write_atomically(files[-1], text.encode())
     return files
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 from torch import Tensor
 
-from picojoule.errors import PicojouleError, a_path
+from picojoule.errors import PicojouleError, as_path
 from picojoule.io import files
 from picojoule.io.signals import Interrupted
 from picojoule.recipe import Recipe
@@ -55,7 +55,7 @@ class Run:
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Run:
         """An existing run."""
-        run = cls(a_path("a run", path))
+        run = cls(as_path("a run", path))
         if not os.path.isfile(run.path / _RECIPE):  # pathlib's own raises where a folder may not be read
             raise PicojouleError(
                 f"{os.fspath(path)} is no run folder (it has no recipe.toml): name a folder that `picojoule train` made"

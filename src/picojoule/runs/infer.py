@@ -24,7 +24,7 @@ from picojoule.energy.hardware import PriceList
 from picojoule.energy.hardware import get as price_list
 from picojoule.energy.meter import EnergyMeter
 from picojoule.energy.units import format_joules
-from picojoule.errors import PicojouleError, a_path, unknown
+from picojoule.errors import PicojouleError, as_path, unknown
 from picojoule.recipe import Recipe
 from picojoule.runs.evaluate import Split
 from picojoule.runs.folder import Run
@@ -172,7 +172,7 @@ def infer(
     answer = _by_events(model, example, synapses, prices) if engine == "events" else _densely(model, synapses, prices)
     preparation = time.perf_counter() - start
     answers, failed = [], []
-    for name, label, pixels in _pixels(recipe, data, [a_path("a picture", image) for image in images], split, limit):
+    for name, label, pixels in _pixels(recipe, data, [as_path("a picture", image) for image in images], split, limit):
         if isinstance(pixels, PicojouleError):
             failed.append((name, str(pixels)))
             continue

@@ -11,19 +11,19 @@ from torch import Tensor
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import is_transformed, version
 from picojoule.spikes.gradient import Lost
-from picojoule.spikes.layout import Clock, PoolClock, TimeLayout
+from picojoule.spikes.layout import LayerLayout, PoolLayout, TimeLayout
 
 
 class _Emitted(NamedTuple):
     """What a layer emitted in one call.
 
-    The tap is the same spikes, branched off where they arise. Autograd takes the youngest branch first, so the gradient
-    of a penalty on the tap arrives at the layer after the network's and is added to it in place; one on the spikes
-    themselves would arrive first, and the sum of the two would need memory of its own.
+    The branch is the same spikes, branched off where they arise. Autograd takes the youngest branch first, so the
+    gradient of a penalty on the branch arrives at the layer after the network's and is added to it in place; one on the
+    spikes themselves would arrive first, and the sum of the two would need memory of its own.
     """
 
     spikes: Tensor
-    tap: Tensor
+    branch: Tensor
     version: int
     lost: Lost | None
 
@@ -33,16 +33,28 @@ class Activity(Mapping[str, Tensor]):
 
     `activity[name]` is [B, …] for one step, else [T, B, …]. The output of every max-pool module is here too, under the
     pool's name: where a pool takes spikes it relays them, and `picojoule.trace` gives it coefficients of its own.
+
+    `picojoule.watch` makes it and fills it.
+
+    Args:
+        layout: Where the time steps are in what the layers emit.
+
+    >>> activity = Activity(TimeLayout(steps=2))
+    >>> for spikes in torch.eye(2):
+    ...     activity.record("spike1", spikes[None])
+    >>> activity["spike1"].shape
+    torch.Size([2, 1, 2])
     """
 
     def __init__(self, layout: TimeLayout) -> None:
         self.layout = layout
         self._calls: dict[str, list[_Emitted]] = {}
         self._binary: set[str] = set()
-        self._clocks: dict[str, Clock | PoolClock | None] = {}
+        self._layer_layouts: dict[str, LayerLayout | PoolLayout | None] = {}
 
     @property
     def steps(self) -> int:
+        """The number of time steps, T."""
         return self.layout.steps
 
     def record(
@@ -51,24 +63,43 @@ class Activity(Mapping[str, Tensor]):
         spikes: Tensor,
         *,
         binary: bool = False,
-        clock: Clock | PoolClock | None = None,
+        layer: LayerLayout | PoolLayout | None = None,
         lost: Lost | None = None,
     ) -> None:
-        """Note what a layer emitted; `binary` if its type can emit nothing but 0 and 1, `clock` if it says where time
-        is, `lost` if a gradient was expected and is not there."""
+        """Note what a layer emitted in one call.
+
+        Args:
+            name: The layer's name.
+            spikes: What it emitted.
+            binary: Whether its type can emit nothing but 0 and 1.
+            layer: Where its type says that the time steps are, if it does.
+            lost: How a gradient that was expected got lost, if it did.
+        """
         self._calls.setdefault(name, []).append(_Emitted(spikes, spikes.view_as(spikes), version(spikes), lost))
-        self._clocks[name] = clock
+        self._layer_layouts[name] = layer
         if binary:
             self._binary.add(name)
 
     def by_step(self, name: str) -> list[Tensor]:
-        """The spikes of one layer, step by step, each [B, …]; no copies are made."""
-        return self._split(name, [emitted.spikes for emitted in self._whole(name)])
+        """Return the spikes of one layer, step by step.
+
+        Args:
+            name: The layer's name.
+
+        Returns:
+            A tensor [B, …] for each time step; no copies are made.
+
+        Raises:
+            PicojouleError: If the layer recorded nothing, its spikes were overwritten since, or its calls contradict
+                the layout in time.
+        """
+        return self._split(name, [emitted.spikes for emitted in self._intact(name)])
 
     def _split(self, name: str, calls: list[Tensor]) -> list[Tensor]:
-        return self.layout.by_step(name, calls, self._clocks[name])
+        return self.layout.by_step(name, calls, self._layer_layouts[name])
 
-    def _whole(self, name: str) -> list[_Emitted]:
+    def _intact(self, name: str) -> list[_Emitted]:
+        """Return what the layer emitted, call by call; refuse what was overwritten since."""
         if name not in self._calls:
             raise PicojouleError(
                 f"the layer {name!r} recorded nothing: run the model that was traced inside the "
@@ -82,9 +113,19 @@ class Activity(Mapping[str, Tensor]):
         return self._calls[name]
 
     def spikes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[Tensor]]:
-        """The taps of several layers step by step, checked to be what can be counted: maps of the traced `shapes`, the
-        same number of samples in every layer, no negative values and no NaN."""
-        emitted = {name: self._split(name, [call.tap for call in self._whole(name)]) for name in shapes}
+        """Return the spikes of several layers step by step, checked to be what can be counted.
+
+        Args:
+            shapes: The shape that was traced for each layer's map, by the layer's name.
+
+        Returns:
+            For each layer a tensor [B, …] for each time step, on a branch of the graph of its own.
+
+        Raises:
+            PicojouleError: If a layer emitted maps of another shape, negative values or NaN, or the layers saw
+                different numbers of samples.
+        """
+        emitted = {name: self._split(name, [call.branch for call in self._intact(name)]) for name in shapes}
         for name, by_step in emitted.items():
             for spikes in by_step:
                 if tuple(spikes.shape[1:]) != shapes[name]:
@@ -93,9 +134,9 @@ class Activity(Mapping[str, Tensor]):
                         "traced: trace the model with an example of the size it is used with, and say where time is "
                         "(steps, time_axis, folded)"
                     )
-                if not self.is_binary(name) and spikes.numel() and not _counts(name, spikes.detach()):
+                if not self.is_binary(name) and spikes.numel() and not _are_counts(name, spikes.detach()):
                     raise PicojouleError(
-                        f"the layer {name!r} emitted negative values or NaN, which are no numbers of spikes: energy "
+                        f"the layer {name!r} emitted negative values or NaN, which are not numbers of spikes: energy "
                         "can only be counted for layers that emit 0, 1, 2, … spikes"
                     )
         samples = {name: len(by_step[0]) for name, by_step in emitted.items()}
@@ -104,12 +145,18 @@ class Activity(Mapping[str, Tensor]):
         return emitted
 
     def check_gradient(self, name: str) -> None:
-        """Raise if the layer lost the gradient that a loss on its spikes needs.
+        """Refuse a layer that lost the gradient that a loss on its spikes needs.
 
         A network may run its first steps under `no_grad` on purpose (truncated backpropagation), so one step with a
         gradient is enough there; what an autograd function hides is never on purpose.
+
+        Args:
+            name: The layer's name.
+
+        Raises:
+            PicojouleError: If it lost its gradient.
         """
-        calls = [emitted.lost for emitted in self._whole(name)]
+        calls = [emitted.lost for emitted in self._intact(name)]
         lost = Lost.FUNCTION if Lost.FUNCTION in calls else None if None in calls else calls[-1]
         if lost is not None:
             raise PicojouleError(
@@ -118,7 +165,7 @@ class Activity(Mapping[str, Tensor]):
             )
 
     def is_binary(self, name: str) -> bool:
-        """Whether the layer's type can emit nothing but 0 and 1."""
+        """Return whether the layer's type can emit nothing but 0 and 1."""
         return name in self._binary
 
     def __getitem__(self, name: str) -> Tensor:
@@ -137,8 +184,8 @@ class Activity(Mapping[str, Tensor]):
         return f"Activity(steps={self.steps}, layers={list(self._calls)})"
 
 
-def _counts(name: str, spikes: Tensor) -> bool:
-    """Whether there is no negative value and no NaN."""
+def _are_counts(name: str, spikes: Tensor) -> bool:
+    """Return whether there is no negative value and no NaN."""
     try:
         return bool(spikes.min() >= 0)
     except RuntimeError:
@@ -151,5 +198,14 @@ def _counts(name: str, spikes: Tensor) -> bool:
 
 
 def check_activity(who: str, activity: object) -> None:
+    """Refuse what is not an `Activity`.
+
+    Args:
+        who: Who needs it, as the subject of the sentence.
+        activity: What was given.
+
+    Raises:
+        PicojouleError: If it is anything else.
+    """
     if not isinstance(activity, Activity):
         raise PicojouleError(f"{who} needs the Activity that picojoule.watch gives, not {type(activity).__name__}")

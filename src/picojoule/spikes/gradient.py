@@ -20,7 +20,7 @@ from picojoule.kernels.torch_private import forward_mode_gradients_are_on, is_tr
 
 
 class Lost(enum.Enum):
-    """By what spikes lost their gradient."""
+    """How spikes lost their gradient: where, and what to do."""
 
     FUNCTION = (
         "inside an autograd function such as a reentrant checkpoint",
@@ -41,7 +41,11 @@ class Lost(enum.Enum):
 
 
 class GradientWatch:
-    """Tells for every call of a layer whether a gradient was expected and lost."""
+    """Finds out for every call of a layer whether a gradient was expected and lost.
+
+    Args:
+        model: The network that is watched.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
@@ -49,16 +53,34 @@ class GradientWatch:
         self._used_last: nn.Module | None = None
 
     def begin(self, module: nn.Module, arguments: Any) -> None:
-        """Called before each forward pass of the whole model."""
+        """Note whether gradients are expected: a forward pre-hook of the whole model.
+
+        Args:
+            module: The model.
+            arguments: What it is called with.
+        """
         if not _inside_autograd_function():
             self._expected = torch.is_grad_enabled()
 
     def uses(self, module: nn.Module, arguments: Any) -> None:
-        """Called before each forward pass of a module that has weights of its own."""
+        """Note which weights are used: a forward pre-hook of a module that has weights of its own.
+
+        Args:
+            module: The module.
+            arguments: What it is called with.
+        """
         self._used_last = module
 
     def lost(self, layer: nn.Module, spikes: Tensor) -> Lost | None:
-        """By what a layer's spikes have lost their gradient; None if they have one, or nobody expects it."""
+        """Find out how the spikes of the layer that is running have lost their gradient.
+
+        Args:
+            layer: A module of the model.
+            spikes: What it has emitted.
+
+        Returns:
+            How, or None if they have a gradient or none is expected.
+        """
         if not self._expected or spikes.requires_grad or is_transformed(spikes):
             return None
         if _inside_autograd_function():
@@ -69,7 +91,7 @@ class GradientWatch:
 
 
 def modules_with_weights(model: nn.Module) -> list[nn.Module]:
-    """The modules that have parameters of their own."""
+    """List the modules that have parameters of their own."""
     return [module for module in model.modules() if next(module.parameters(recurse=False), None) is not None]
 
 
@@ -78,5 +100,8 @@ def _trains(parameters: Iterable[nn.Parameter]) -> bool:
 
 
 def _inside_autograd_function() -> bool:
-    """There, unlike under `no_grad`, forward-mode gradients are off too; inference mode switches off both."""
+    """Return whether an autograd function's `forward` is running.
+
+    There, unlike under `no_grad`, forward-mode gradients are off too; inference mode switches off both.
+    """
     return not forward_mode_gradients_are_on() and not torch.is_inference_mode_enabled()

@@ -1,4 +1,4 @@
-"""Which modules of a network emit spikes, and how each of them takes time.
+"""Which modules of a network emit spikes, and where the time steps are in what each of them emits.
 
 A layer is spiking because of its type (picojoule's own, or one of a framework in `frameworks`), or because the user
 said so (`declare_spiking`), never because of the values it happens to emit. Where a layer returns a tuple, element 0 is
@@ -17,7 +17,7 @@ from picojoule.neurons.lif import MembraneNeuron
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.spike import Spike
 from picojoule.spikes.frameworks import Fires, Refused, framework_of, kind_of
-from picojoule.spikes.layout import Clock, PoolClock
+from picojoule.spikes.layout import LayerLayout, PoolLayout
 
 _spiking_types: set[type[nn.Module]] = {Spike, MembraneNeuron, QuantizedReLU}
 _MARK = "picojoule_spiking"
@@ -37,7 +37,19 @@ Declared = TypeVar("Declared", bound="type[nn.Module] | nn.Module")
 
 
 def declare_spiking(neuron: Declared) -> Declared:
-    """Say that a module type, or one module, emits spikes. Also usable as a class decorator.
+    """Declare that a module type, or one module, emits spikes; also usable as a class decorator.
+
+    Event data fed straight into the first synapses are spikes too: let them pass through an `nn.Identity()` of your
+    model that you declare.
+
+    Args:
+        neuron: A class of modules, for all of its instances, or a single module.
+
+    Returns:
+        The same, so that it can be used as a decorator.
+
+    Raises:
+        PicojouleError: If it is neither.
 
     >>> class Heaviside(nn.Module):
     ...     def forward(self, u):
@@ -45,9 +57,6 @@ def declare_spiking(neuron: Declared) -> Declared:
     >>> _ = declare_spiking(Heaviside)
     >>> list(spiking_modules(nn.Sequential(nn.Linear(2, 2), Heaviside())))
     ['1']
-
-    Event data fed straight into the first synapses are spikes too: let them pass through an `nn.Identity()` of your
-    model that you declare.
     """
     if isinstance(neuron, nn.Module):
         setattr(neuron, _MARK, True)
@@ -61,6 +70,7 @@ def declare_spiking(neuron: Declared) -> Declared:
 
 
 def is_spiking(module: nn.Module) -> bool:
+    """Return whether a module emits spikes, by its type or because it was declared."""
     return _is_declared(module) or isinstance(kind_of(module), Fires)
 
 
@@ -69,11 +79,19 @@ def _is_declared(module: nn.Module) -> bool:
 
 
 def is_relay(module: nn.Module) -> bool:
+    """Return whether a module passes spikes on, chosen by the data: a max pool."""
     return isinstance(module, RELAYS)
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The user's own module inside the wrappers of `torch.compile`, DDP and Fabric, so that layers keep their names."""
+    """Return the user's own module inside the wrappers of `torch.compile`, DDP and Fabric.
+
+    Args:
+        model: A module, wrapped or not.
+
+    Returns:
+        The module whose `named_modules()` name the layers.
+    """
     while True:
         inner: object = compiled_original(model)
         if inner is None and type(model).__name__ in _WRAPPERS:
@@ -84,7 +102,20 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 def spiking_modules(model: nn.Module) -> dict[str, nn.Module]:
-    """Every spiking layer by its name in `named_modules()`; parts of a spiking layer belong to it."""
+    """Find every spiking layer of a model; parts of a spiking layer belong to it.
+
+    Args:
+        model: The network, unwrapped.
+
+    Returns:
+        The layers by their names in `named_modules()`.
+
+    Raises:
+        PicojouleError: If a layer is known not to be countable.
+
+    >>> list(spiking_modules(nn.Sequential(nn.Linear(2, 2), Spike())))
+    ['1']
+    """
     found: dict[str, nn.Module] = {}
     owned: set[nn.Module] = set()
     for name, module in model.named_modules():
@@ -100,35 +131,62 @@ def spiking_modules(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def described(module: nn.Module) -> str:
-    """The module's class and the framework that it belongs to."""
+    """Return the name of a module's class and of the framework that it belongs to, for messages."""
     framework = framework_of(module)
     return type(module).__name__ if framework is None else f"{type(module).__name__} of {framework.name}"
 
 
-def clock_of(module: nn.Module) -> Clock | PoolClock | None:
-    """How a spiking layer or relay takes time, as far as its type says."""
+def layer_layout(module: nn.Module) -> LayerLayout | PoolLayout | None:
+    """Return where the time steps are in what a spiking layer or relay emits, as far as its type says.
+
+    Args:
+        module: A spiking layer or a max pool.
+
+    Returns:
+        Its layout, or None where the type does not say.
+    """
     if isinstance(module, MembraneNeuron):
-        return Clock(time_axis=0) if module.steps is None else Clock(folded="time", steps=module.steps)
+        return LayerLayout(time_axis=0) if module.steps is None else LayerLayout(folded="time", steps=module.steps)
     if _is_declared(module):
         return None
     if is_relay(module):
-        return PoolClock(1 + next(n for n, pools in enumerate(_POOLS, 1) if isinstance(module, pools)))
+        return PoolLayout(1 + next(n for n, pools in enumerate(_POOLS, 1) if isinstance(module, pools)))
     kind = kind_of(module)
-    return kind.clock if isinstance(kind, Fires) else None
+    return kind.layout if isinstance(kind, Fires) else None
 
 
 def first_output(name: str, output: Any) -> Tensor:
-    """The spikes in what a layer returned."""
+    """Return the spikes in what a layer returned: the tensor itself, or element 0 of a tuple or list.
+
+    Args:
+        name: The layer's name, for messages.
+        output: What it returned.
+
+    Returns:
+        The spikes.
+
+    Raises:
+        PicojouleError: If there is no tensor there.
+    """
     spikes = output[0] if isinstance(output, tuple | list) and output else output
     if not isinstance(spikes, Tensor):
         raise PicojouleError(
-            f"the layer {name!r} returned {type(spikes).__name__} where its spikes were expected; a spiking layer "
-            "returns a tensor, or a tuple whose element 0 is the spikes"
+            f"the layer {name!r} returned {type(spikes).__name__} where its spikes were expected: let a spiking layer "
+            "return a tensor, or a tuple whose element 0 is the spikes"
         )
     return spikes
 
 
 def replace_first_output(output: Any, spikes: Tensor) -> Any:
+    """Put other spikes into what a layer returned.
+
+    Args:
+        output: What it returned.
+        spikes: What stands in for the tensor, or for element 0 of the tuple or list.
+
+    Returns:
+        A value of the same kind.
+    """
     if isinstance(output, Tensor):
         return spikes
     if isinstance(output, list):

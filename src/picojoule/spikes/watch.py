@@ -1,9 +1,4 @@
-"""The spikes of a forward pass: which layers fire, and watching them without leaving anything on the model.
-
-A layer is spiking because of its type (picojoule's own, or one of another framework that `peers` knows), or because the
-user said so (`declare_spiking`), never because of the values it happens to emit. Where a layer returns a tuple, element
-0 is the spikes.
-"""
+"""Watching: the spikes of every spiking layer in a forward pass, without leaving anything on the model."""
 
 from __future__ import annotations
 
@@ -22,9 +17,9 @@ from picojoule.spikes.gradient import GradientWatch, modules_with_weights
 from picojoule.spikes.hooks import OnModule, hooked
 from picojoule.spikes.layout import TimeLayout, completed
 from picojoule.spikes.spiking import (
-    clock_of,
     first_output,
     is_relay,
+    layer_layout,
     replace_first_output,
     spiking_modules,
     unwrap,
@@ -32,7 +27,7 @@ from picojoule.spikes.spiking import (
 
 
 def _versioned(spikes: Tensor) -> Tensor:
-    """The same memory as a tensor that notes when it is written to, as those made in inference mode do not."""
+    """Return the same memory as a tensor that counts when it is written to, as those made in inference mode do not."""
     if not spikes.is_inference():
         return spikes
     with torch.inference_mode(False):
@@ -49,15 +44,27 @@ def watch(
 ) -> Iterator[Activity]:
     """Record the spikes of every spiking layer while the block runs; nothing stays on the model afterwards.
 
+    A network that runs over T time steps is called T times in the block with `steps=T`, or once with its layout in time
+    given by `time_axis` or `folded` (see `TimeLayout`); neurons that take all steps in one call (`IF`, `LIF`, those of
+    other frameworks) know it themselves. No copies are made: the spikes must not be overwritten in place.
+
+    Args:
+        model: A network with spiking layers that picojoule knows or that were declared.
+        steps: The number of time steps, T.
+        time_axis: The axis of time in what the layers emit, where it has one of its own: 0 or 1.
+        folded: "time" for [T·B, …], "batch" for [B·T, …], where time and batch are in one axis.
+
+    Yields:
+        The spikes by the layer's name, complete when the block ends.
+
+    Raises:
+        PicojouleError: If the model is no module, is compiled or has no spiking layer, or nothing was recorded.
+
     >>> net = nn.Sequential(nn.Linear(3, 2), Spike())
     >>> with watch(net) as activity:
     ...     _ = net(torch.zeros(5, 3))
     >>> activity["1"].shape
     torch.Size([5, 2])
-
-    A network that runs over T time steps is called T times in the block with `steps=T`, or once with its layout in time
-    said by `time_axis` or `folded` (see `TimeLayout`); neurons that take all steps in one call (`IF`, `LIF`, those of
-    other frameworks) know it themselves. No copies are made: the spikes must not be overwritten in place.
     """
     said = TimeLayout(steps, time_axis, folded)
     model = _hookable(model)
@@ -69,8 +76,8 @@ def watch(
         )
     inside = {part for layer in layers.values() for part in layer.modules()}
     relays = {name: m for name, m in model.named_modules() if is_relay(m) and m not in inside}
-    clocks = {name: clock_of(module) for name, module in (layers | relays).items()}
-    activity = Activity(completed(said, clocks))
+    layer_layouts = {name: layer_layout(module) for name, module in (layers | relays).items()}
+    activity = Activity(completed(said, layer_layouts))
     binary = {name for name, module in layers.items() if _emits_only_zero_and_one(module)}
     gradients = GradientWatch(model)
 
@@ -79,7 +86,7 @@ def watch(
             emitted = first_output(name, output)
             spikes = _versioned(emitted)
             lost = gradients.lost(module, spikes)
-            activity.record(name, spikes, binary=name in binary, clock=clocks[name], lost=lost)
+            activity.record(name, spikes, binary=name in binary, layer=layer_layouts[name], lost=lost)
             return None if spikes is emitted else replace_first_output(output, spikes)
 
         return module, hook
@@ -93,13 +100,14 @@ def watch(
 
 
 def _emits_only_zero_and_one(module: nn.Module) -> bool:
-    """A neuron of picojoule's own that nobody has tampered with."""
+    """Return whether this is picojoule's own `Spike`, without hooks and with its own forward pass."""
     return type(module) is Spike and not forward_hooks(module) and "forward" not in vars(module)
 
 
 def _hookable(model: nn.Module) -> nn.Module:
+    """Return the user's own module, on which hooks work; refuse a compiled one."""
     if not isinstance(model, nn.Module):
-        raise PicojouleError(f"watch needs an nn.Module, not {type(model).__name__}")
+        raise PicojouleError(f"watch needs an nn.Module, not {type(model).__name__}: pass the network itself")
     if any(map(has_compiled_forward, model.modules())):
         raise PicojouleError(
             "a compiled module cannot be watched, because its hooks need not fire: watch and call the module that "

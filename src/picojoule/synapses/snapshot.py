@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import is_view, sparse_parts, version
-from picojoule.spikes.hooks import changing
+from picojoule.spikes.hooks import exclusive_hooks
 
 
 @contextlib.contextmanager
@@ -33,7 +33,7 @@ def unchanged(model: nn.Module) -> Iterator[None]:
     Raises:
         PicojouleError: The model holds something that could not be put back, or that was not.
     """
-    with changing():
+    with exclusive_hooks():
         held = _Snapshot()
         for module in model.modules():
             held.remember(vars(module))

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import tree_leaves
 from picojoule.spikes.layout import TimeLayout, completed
-from picojoule.spikes.spiking import clock_of, spiking_modules, unwrap
+from picojoule.spikes.spiking import layer_layout, spiking_modules, unwrap
 from picojoule.synapses.module_hooks import unregistered, unregistered_neurons
 from picojoule.synapses.recording import Recording, SynapticCall
 from picojoule.synapses.repetition import OtherBatch, check_all_weights_ran, holds_a_state
@@ -109,7 +109,7 @@ def trace(
             f"{type(model).__name__} has no spiking layer that picojoule knows: use picojoule.Spike, or declare its "
             "neurons with picojoule.declare_spiking"
         )
-    layout = completed(said, {name: clock_of(module) for name, module in expected.items()})
+    layout = completed(said, {name: layer_layout(module) for name, module in expected.items()})
     arguments = example if isinstance(example, tuple) else (example,)
     tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
     if not tensors or not tensors[0].dim() or not len(tensors[0]):
@@ -160,7 +160,7 @@ def _counted(model: nn.Module, recording: Recording, layout: TimeLayout, psi: Ps
             gradients = list(torch.autograd.grad(recording.reached, leaves, allow_unused=True, retain_graph=True))
     fan_outs = iter(torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True))
     emitted = {
-        name: layout.by_step(name, [next(fan_outs) for _ in calls], clock_of(model.get_submodule(name)))
+        name: layout.by_step(name, [next(fan_outs) for _ in calls], layer_layout(model.get_submodule(name)))
         for name, calls in recording.leaves.items()
     }
     rows = {name: len(by_step[0]) for name, by_step in emitted.items()}
@@ -207,7 +207,7 @@ def _check_other_batch(
             raise PicojouleError(
                 f"a spike of {name!r} reaches other synapses in a batch of {other.samples} than in one of "
                 f"{count.samples}: the model mixes the samples of a batch (a mean over its axis, for example), so ψ is "
-                "not a property of the network: keep the samples apart"
+                "not a property of the network: keep the samples run_in_thread"
             )
 
 
@@ -223,13 +223,13 @@ def _one_step(name: str, by_step: list[Tensor], psi: Psi) -> Tensor:
         raise PicojouleError(
             f"a spike of {name!r} reaches different synapses in different calls or samples: if one neuron module is "
             "used at two places, make two modules; if the network runs over time, trace one step; if it mixes the "
-            "samples of a batch, keep them apart"
+            "samples of a batch, keep them run_in_thread"
         )
     return fan_out.round().long() if psi == "exact" else fan_out
 
 
 def _targets(recording: Recording, psi_of: dict[str, Tensor], times: int) -> dict[str, tuple[Target, ...]]:
-    """Take ψ of every layer apart by the weights that its spikes reach; `times` is samples times steps."""
+    """Take ψ of every layer run_in_thread by the weights that its spikes reach; `times` is samples times steps."""
     by_weight: dict[int, list[SynapticCall]] = {}
     for call in recording.calls:
         if call.reached is not None:

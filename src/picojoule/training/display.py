@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
-from picojoule.io.background import apart
+from picojoule.io.background import run_in_thread
 from picojoule.io.tables import visible
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
@@ -143,7 +143,7 @@ def _shown(budget: float | str) -> str:
 class TensorBoard:
     """A log for TensorBoard in the run's folder: every number of `metrics.jsonl` as a scalar.
 
-    Its writer has a thread and locks of its own, so it is called apart from the main thread (see `background`).
+    Its writer has a thread and locks of its own, so it is called run_in_thread from the main thread (see `background`).
 
     Raises:
         PicojouleError: If TensorBoard is not installed.
@@ -159,14 +159,14 @@ class TensorBoard:
 
     def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:
         """Open the log in the run's folder (see `Reporter`)."""
-        self._writer = apart(lambda: self._make(str(run.path / "tensorboard"), purge_step=epoch))
+        self._writer = run_in_thread(lambda: self._make(str(run.path / "tensorboard"), purge_step=epoch))
 
     def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
         """Do nothing: there is one value per epoch."""
 
     def epoch(self, metrics: dict[str, Any]) -> None:
         """Write the numbers of an epoch (see `Reporter`)."""
-        apart(lambda: self._write(metrics))
+        run_in_thread(lambda: self._write(metrics))
 
     def _write(self, metrics: dict[str, Any]) -> None:
         """Write the numbers of an epoch, those of its layers too."""
@@ -184,4 +184,4 @@ class TensorBoard:
     def end(self) -> None:
         """Close the log."""
         if self._writer is not None:
-            apart(self._writer.close)
+            run_in_thread(self._writer.close)

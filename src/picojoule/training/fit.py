@@ -15,7 +15,7 @@ import torch.distributed
 from torch.multiprocessing.spawn import ProcessException
 
 from picojoule.data import Data
-from picojoule.errors import PicojouleError, a_path
+from picojoule.errors import PicojouleError, as_path
 from picojoule.io.signals import Interrupted, stop_signals
 from picojoule.kernels.allocator import retain_freed_memory
 from picojoule.kernels.thread_count import threads
@@ -75,7 +75,7 @@ def fit(
     """
     if not isinstance(recipe, Recipe):
         raise PicojouleError(f"fit needs a Recipe, not {type(recipe).__name__}: Recipe.load reads one from a file")
-    run = Run.of(recipe, a_path("the folder of runs", into))
+    run = Run.of(recipe, as_path("the folder of runs", into))
     if is_finished(recipe, into):
         return _returned(run, reporters)
     for key, name in recipe.needs.items():

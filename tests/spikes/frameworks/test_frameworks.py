@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import picojoule as pj
 from picojoule.errors import PicojouleError
 from picojoule.spikes.frameworks import FRAMEWORKS, Fires, Refused, Silent, kind_of
-from picojoule.spikes.layout import Clock
+from picojoule.spikes.layout import LayerLayout
 
 PACKAGES = [framework.package for framework in FRAMEWORKS]
 STEPS = 4
@@ -74,26 +74,26 @@ def test_a_silent_neuron_between_spikes_and_synapses_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "clock"),
+    ("module", "layout"),
     [
-        (of("spikingjelly", "BaseNode", step_mode="s"), Clock()),
-        (of("spikingjelly", "BaseNode", step_mode="m"), Clock(time_axis=0)),
-        (of("snntorch", "SpikingNeuron"), Clock()),
-        (of("norse", "SNNCell"), Clock()),
-        (of("norse", "SNN"), Clock(time_axis=0)),
-        (of("sinabs", "StatefulLayer", spike_fn=Fire), Clock(time_axis=1)),
+        (of("spikingjelly", "BaseNode", step_mode="s"), LayerLayout()),
+        (of("spikingjelly", "BaseNode", step_mode="m"), LayerLayout(time_axis=0)),
+        (of("snntorch", "SpikingNeuron"), LayerLayout()),
+        (of("norse", "SNNCell"), LayerLayout()),
+        (of("norse", "SNN"), LayerLayout(time_axis=0)),
+        (of("sinabs", "StatefulLayer", spike_fn=Fire), LayerLayout(time_axis=1)),
         (
             of("sinabs", "StatefulLayer", spike_fn=Fire, batch_size=-1, num_timesteps=4),
-            Clock(folded="batch", steps=4),
+            LayerLayout(folded="batch", steps=4),
         ),
         (
             of("sinabs", "StatefulLayer", spike_fn=Fire, batch_size=2, num_timesteps=-1),
-            Clock(folded="batch", samples=2),
+            LayerLayout(folded="batch", samples=2),
         ),
     ],
 )
-def test_where_time_is_follows_from_the_type(module: nn.Module, clock: Clock) -> None:
-    assert kind_of(module) == Fires(clock)
+def test_where_time_is_follows_from_the_type(module: nn.Module, layout: LayerLayout) -> None:
+    assert kind_of(module) == Fires(layout)
 
 
 LAYOUTS: dict[str, dict[str, Any]] = {

@@ -19,7 +19,7 @@ from picojoule.deploy.events.lowering import lower
 from picojoule.deploy.events.program import WORD, Memory, Program, SpikeMap
 from picojoule.deploy.reproduction import Executed, difference, probes
 from picojoule.errors import PicojouleError, unknown
-from picojoule.io.background import apart, share
+from picojoule.io.background import run_in_thread, share_among_threads
 from picojoule.neurons.spike import Spike
 from picojoule.spikes.activity import Activity
 from picojoule.spikes.layout import TimeLayout
@@ -76,7 +76,7 @@ class Engine:
         """Images of a batch are shared out among so many."""
         self._memories: list[Memory] = []
         start = time.perf_counter()
-        apart(lambda: self(torch.zeros(1, *program.input_shape)))  # no interruption is lost in the compiler
+        run_in_thread(lambda: self(torch.zeros(1, *program.input_shape)))  # no interruption is lost in the compiler
         self.compilation_seconds = time.perf_counter() - start
         """What the first call took: making machine code, or reading it from Numba's cache."""
 
@@ -93,7 +93,9 @@ class Engine:
             # Small parts, because an image that fires more takes longer.
             size = max(1, samples // (8 * self.threads))
             parts = [slice(first, first + size) for first in range(0, samples, size)]
-            share(lambda part: self._run(rows[part], outputs[part], spikes[part], synops[part]), parts, self.threads)
+            share_among_threads(
+                lambda part: self._run(rows[part], outputs[part], spikes[part], synops[part]), parts, self.threads
+            )
         logits = torch.from_numpy(outputs.reshape(samples, *program.output_shape))
         return Result(logits, program, spikes, synops)
 

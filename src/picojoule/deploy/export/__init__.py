@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from picojoule.deploy.export.nir import to_nir
 from picojoule.deploy.export.onnx import to_onnx
-from picojoule.errors import PicojouleError, a_path, unknown
+from picojoule.errors import PicojouleError, as_path, unknown
 from picojoule.io.files import check_destination, write_atomically
 
 __all__ = ["Format", "names", "to_nir", "to_onnx", "write"]
@@ -53,7 +53,7 @@ def write(
             raise PicojouleError(
                 f"exporting to {to} needs the package {module}: install it with `pip install 'picojoule[{to}]'`"
             ) from None
-    path = a_path("the file to write", path)
+    path = as_path("the file to write", path)
     if os.path.isdir(path):  # pathlib's own raises where a name is too long
         raise PicojouleError(f"{path} is a folder: name a file in it with --out")
     if not os.path.isdir(path.parent):

@@ -27,7 +27,7 @@ from typing import Any
 
 from picojoule.data import cache_root
 from picojoule.errors import PicojouleError
-from picojoule.io.files import made, read_bytes, write_atomically
+from picojoule.io.files import make_folder, read_bytes, write_atomically
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Busy, Run
 from picojoule.search.sweep.jobs import Ended, Event, Job, Locked
@@ -213,7 +213,7 @@ def _task_error(fault: Exception) -> str:
 
 def _copy_name(folder: Path) -> str:
     """Return the unique name of a run folder's copies; a folder that is removed and made anew gets another."""
-    path = made(folder) / _COPY_NAME
+    path = make_folder(folder) / _COPY_NAME
     try:
         name = path.read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -234,7 +234,7 @@ def _files(folder: Path) -> Files:
 
 def _write(folder: Path, files: Files) -> None:
     """Write the files of a finished run, the result last, because it is what makes a run finished."""
-    made(folder)
+    make_folder(folder)
     for name in sorted(files, key=lambda name: name == _RESULT):
         write_atomically(folder / name, files[name])
 

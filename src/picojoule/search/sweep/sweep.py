@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import Literal, get_args
 
-from picojoule.errors import PicojouleError, a_path, unknown
-from picojoule.io.files import made
+from picojoule.errors import PicojouleError, as_path, unknown
+from picojoule.io.files import make_folder
 from picojoule.io.signals import stop_signals
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
@@ -59,8 +59,8 @@ def run(
     if address is not None and on != "ray":
         raise PicojouleError(f"the address {address} is that of a Ray cluster: run it on ray, or leave it out")
     recipes = _distinct(recipes)
-    folder = a_path("the folder of runs", into)
-    made(folder)  # otherwise every run would report that it cannot be made
+    folder = as_path("the folder of runs", into)
+    make_folder(folder)  # otherwise every run would report that it cannot be made
     jobs = [Job(recipe, Run.of(recipe, folder)) for recipe in recipes]
     watcher = watcher if watcher is not None else Board()
     to_do = [job.recipe for job in jobs if not job.run.finished]

@@ -1,4 +1,4 @@
-"""Networks of other frameworks: which of their modules fire, and how they take time.
+"""Networks of other frameworks: which of their modules fire, and where the time steps are in what they emit.
 
 `picojoule.trace`, `watch`, `Penalty` and `EnergyMeter` take them unchanged. A module is recognised by the package and
 the name of its class or of its nearest known base, so no framework is ever imported from here.
@@ -26,7 +26,14 @@ __all__ = ["FRAMEWORKS", "Fires", "Framework", "Kind", "Refused", "Silent", "fra
 
 
 def kind_of(module: nn.Module) -> Kind | None:
-    """What is known of a module; None if it is of no framework, or nothing needs to be known."""
+    """Return what is known of a module of another framework.
+
+    Args:
+        module: Any module.
+
+    Returns:
+        Whether it fires, is silent or is refused; None if it is of no framework, or nothing needs to be known.
+    """
     known = _known(module)
     if known is None:
         return None
@@ -36,12 +43,13 @@ def kind_of(module: nn.Module) -> Kind | None:
 
 
 def framework_of(module: nn.Module) -> Framework | None:
-    """The framework whose class the module is, or is derived from."""
+    """Return the framework whose class the module is, or is derived from; None if there is none."""
     known = _known(module)
     return None if known is None else known[0]
 
 
 def _known(module: nn.Module) -> tuple[Framework, str] | None:
+    """Return the framework and the name of the nearest known class of a module."""
     for cls in type(module).__mro__:
         framework = _BY_PACKAGE.get(cls.__module__.partition(".")[0])
         if framework is not None and cls.__name__ in framework.kinds:

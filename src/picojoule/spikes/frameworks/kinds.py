@@ -7,31 +7,31 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from picojoule.spikes.layout import Clock
+from picojoule.spikes.layout import LayerLayout
 
-STEP = Clock()
-TIME_FIRST = Clock(time_axis=0)
-BATCH_FIRST = Clock(time_axis=1)
+STEP = LayerLayout()
+TIME_FIRST = LayerLayout(time_axis=0)
+BATCH_FIRST = LayerLayout(time_axis=1)
 
 
 @dataclass(frozen=True)
 class Fires:
-    """The module emits spikes; where it returns a tuple, element 0 is the spikes."""
+    """A module that emits spikes; where it returns a tuple, element 0 is the spikes."""
 
-    clock: Clock | None = None
-    """None where any layout of time passes through it alike."""
+    layout: LayerLayout | None = None
+    """Where the time steps are; None where any layout passes through the module alike."""
 
 
 @dataclass(frozen=True)
 class Silent:
-    """The module emits no spikes: what it emits must not feed a synapse."""
+    """A module that emits no spikes: what it emits must not feed a synapse."""
 
     emits: str = "its potential"
 
 
 @dataclass(frozen=True)
 class Refused:
-    """The module cannot be counted."""
+    """A module that cannot be counted: why, and what to use instead."""
 
     because: str
     instead: str
@@ -42,12 +42,11 @@ Kind = Fires | Silent | Refused
 
 @dataclass(frozen=True)
 class Framework:
-    """One framework: the classes of its package that picojoule knows, by name."""
+    """A framework: the classes of its package that picojoule knows, by name."""
 
     name: str
     package: str
     tested: str
     """The version that the tests run with."""
     kinds: Mapping[str, Kind | Callable[[nn.Module], Kind | None]]
-    """A class is known by its own name or by that of its nearest known base. A function decides where the type does not
-    alone."""
+    """By the name of the class or of its nearest known base; a function decides where the type alone cannot."""

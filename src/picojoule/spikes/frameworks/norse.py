@@ -1,4 +1,4 @@
-"""Norse: cells take one step a call, layers take [T, B, …]; both return (spikes, state)."""
+"""Norse: cells take one step per call, layers take [T, B, …]; both return (spikes, state)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from picojoule.spikes.frameworks.kinds import BATCH_FIRST, Fires, Framework, Kind, Refused, Silent
-from picojoule.spikes.layout import Clock
+from picojoule.spikes.layout import LayerLayout
 
 _RECURRENT = Refused("holds recurrent synapses, which are not counted", "use the layer without recurrence")
 
@@ -16,7 +16,7 @@ def _stateful(module: nn.Module) -> Kind:
     steps, samples = getattr(module, "num_timesteps", None), getattr(module, "batch_size", None)
     if steps is None and samples is None:
         return Fires(BATCH_FIRST)
-    return Fires(Clock(folded="batch", steps=_positive(steps), samples=_positive(samples)))
+    return Fires(LayerLayout(folded="batch", steps=_positive(steps), samples=_positive(samples)))
 
 
 def _positive(number: int | None) -> int | None:

@@ -1,4 +1,4 @@
-"""snnTorch: neurons that take one step a call, with their state inside (`init_hidden`) or given and returned."""
+"""snnTorch: neurons that take one step per call, with their state inside (`init_hidden`) or given and returned."""
 
 from __future__ import annotations
 
