@@ -207,7 +207,7 @@ def _check_other_batch(
             raise PicojouleError(
                 f"a spike of {name!r} reaches other synapses in a batch of {other.samples} than in one of "
                 f"{count.samples}: the model mixes the samples of a batch (a mean over its axis, for example), so ψ is "
-                "not a property of the network: keep the samples run_in_thread"
+                "not a property of the network: keep the samples apart"
             )
 
 
@@ -223,13 +223,13 @@ def _one_step(name: str, by_step: list[Tensor], psi: Psi) -> Tensor:
         raise PicojouleError(
             f"a spike of {name!r} reaches different synapses in different calls or samples: if one neuron module is "
             "used at two places, make two modules; if the network runs over time, trace one step; if it mixes the "
-            "samples of a batch, keep them run_in_thread"
+            "samples of a batch, keep them apart"
         )
     return fan_out.round().long() if psi == "exact" else fan_out
 
 
 def _targets(recording: Recording, psi_of: dict[str, Tensor], times: int) -> dict[str, tuple[Target, ...]]:
-    """Take ψ of every layer run_in_thread by the weights that its spikes reach; `times` is samples times steps."""
+    """Take ψ of every layer apart by the weights that its spikes reach; `times` is samples times steps."""
     by_weight: dict[int, list[SynapticCall]] = {}
     for call in recording.calls:
         if call.reached is not None:

@@ -143,7 +143,7 @@ def _shown(budget: float | str) -> str:
 class TensorBoard:
     """A log for TensorBoard in the run's folder: every number of `metrics.jsonl` as a scalar.
 
-    Its writer has a thread and locks of its own, so it is called run_in_thread from the main thread (see `background`).
+    Its writer has a thread and locks of its own, so it is called apart from the main thread (see `background`).
 
     Raises:
         PicojouleError: If TensorBoard is not installed.
