@@ -138,7 +138,7 @@ class ModuleHooks:
         if tag.origin & ~(Origin.SPIKES | Origin.DETACHED | INERT):
             state.refuse(
                 f"the max pool {name!r} takes spikes that were scaled or mixed with other values, so what it passes "
-                "on are no spikes: pool the spikes as they come from their layer, before any dropout"
+                "on are not spikes: pool the spikes as they come from their layer, before any dropout"
             )
         state.recording.relays.add(name)
         return replace_first_output(output, state.emit_spikes(name, pooled))
