@@ -6,12 +6,12 @@ import numpy as np
 
 from picojoule.deploy.events.kernels.spike_lists import list_spikes
 from picojoule.deploy.events.kernels.vectors import at, load, reaches, times
-from picojoule.deploy.events.program import Floats, Memory, Operation
+from picojoule.deploy.events.program import Floats, Instruction, Memory
 from picojoule.kernels.jit import kernel
 
 
 @kernel
-def fire(op: Operation, m: Memory) -> None:
+def fire(op: Instruction, m: Memory) -> None:
     """Spikes where sign · current reaches the threshold of its channel."""
     for pixel in range(op.out_height * op.out_width):
         for word in range(op.out_words):
@@ -24,7 +24,7 @@ def fire(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def combine(op: Operation, m: Memory) -> None:
+def combine(op: Instruction, m: Memory) -> None:
     a, b = op.scales, op.weights
     for pixel in range(op.out_height * op.out_width):
         here = pixel * op.out_pitch
@@ -36,7 +36,7 @@ def combine(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def spread(op: Operation, m: Memory) -> None:
+def unpack(op: Instruction, m: Memory) -> None:
     for pixel in range(op.out_height * op.out_width):
         for c in range(op.out_channels):
             bits = m.masks[op.source + pixel * op.out_words + c // 64] >> np.uint64(c % 64)
@@ -44,7 +44,7 @@ def spread(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def sum_spikes(op: Operation, m: Memory) -> None:
+def sum_spikes(op: Instruction, m: Memory) -> None:
     """Target: what an average pool passes on; counts: the spikes in each window."""
     list_spikes(op, m)
     for i in range(op.out_height * op.out_width * op.out_pitch):
@@ -64,7 +64,7 @@ def sum_spikes(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def relay_spikes(op: Operation, m: Memory) -> None:
+def relay_spikes(op: Instruction, m: Memory) -> None:
     rows, columns = op.windows, op.windows + 2 * op.out_height
     for oy in range(op.out_height):
         for ox in range(op.out_width):
@@ -77,7 +77,7 @@ def relay_spikes(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def pool_map(op: Operation, m: Memory) -> None:
+def pool_map(op: Instruction, m: Memory) -> None:
     rows, columns = op.windows, op.windows + 2 * op.out_height
     for oy in range(op.out_height):
         for ox in range(op.out_width):
@@ -100,7 +100,7 @@ def pool_map(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def flatten(op: Operation, m: Memory) -> None:
+def flatten(op: Instruction, m: Memory) -> None:
     """As PyTorch flattens: all pixels of a channel, then the next channel."""
     pixels = op.in_height * op.in_width
     for pixel in range(pixels):
@@ -109,14 +109,14 @@ def flatten(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def place(op: Operation, m: Memory) -> None:
+def place(op: Instruction, m: Memory) -> None:
     for pixel in range(op.out_height * op.out_width):
         for c in range(op.last):
             m.maps[op.target + pixel * op.out_pitch + op.out_first + c] = m.maps[op.source + pixel * op.in_pitch + c]
 
 
 @kernel
-def interleave(op: Operation, m: Memory) -> None:
+def interleave(op: Instruction, m: Memory) -> None:
     pixels = op.out_height * op.out_width
     for pixel in range(pixels):
         for c in range(op.out_channels):
@@ -124,7 +124,7 @@ def interleave(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def give(op: Operation, m: Memory, output: Floats) -> None:
+def write_output(op: Instruction, m: Memory, output: Floats) -> None:
     pixels = op.out_height * op.out_width
     for pixel in range(pixels):
         for c in range(op.out_channels):

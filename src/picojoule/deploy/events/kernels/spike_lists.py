@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from picojoule.deploy.events.kernels.vectors import at, copy, copy_plus, lowest_bit
-from picojoule.deploy.events.program import COPIED, Memory, Operation
+from picojoule.deploy.events.program import COPIED, Instruction, Memory
 from picojoule.kernels.jit import kernel
 
 
 @kernel
-def list_spikes(op: Operation, m: Memory) -> None:
+def list_spikes(op: Instruction, m: Memory) -> None:
     """Active channels of every pixel, as (column · channels + channel) · lanes."""
     channels = op.last - op.first
     low, high = op.first // 64, (op.last + 63) // 64
@@ -32,7 +32,7 @@ def list_spikes(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def list_counts(op: Operation, m: Memory) -> None:
+def list_counts(op: Instruction, m: Memory) -> None:
     """The same for numbers made of spikes: each with its value and how many are behind it, or repeated for each."""
     channels = op.last - op.first
     n = 0
@@ -57,7 +57,7 @@ def list_counts(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def list_rows(op: Operation, m: Memory, from_pixel: int, to_pixel: int, valued: bool) -> int:
+def list_rows(op: Instruction, m: Memory, from_pixel: int, to_pixel: int, valued: bool) -> int:
     """For some output pixels, where the rows of weights under their windows begin; returns the synapses reached."""
     row_size = (op.last - op.first) * op.lanes
     height, width, out_width = op.in_height, op.in_width, op.out_width

@@ -51,7 +51,7 @@ def _loaded(builder: Any, place: Any, bytes_each: int) -> Any:
     return value
 
 
-def _spread(builder: Any, value: Any, vector: ir.VectorType) -> Any:
+def _broadcast(builder: Any, value: Any, vector: ir.VectorType) -> Any:
     """The same number in every lane."""
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
@@ -124,7 +124,7 @@ def plus_scaled(typing: Any, lanes: Any, factors: Any, which: Any, array: Any, i
         row = _loaded(builder, _place(context, builder, array, args[3], args[4], lanes.vector), 4)
         signature = ir.FunctionType(lanes.vector, [lanes.vector] * 3)
         fused = cgutils.get_or_insert_function(builder.module, signature, f"llvm.fmuladd.v{lanes.count}f32")
-        return builder.call(fused, [_spread(builder, factor, lanes.vector), row, args[0]])
+        return builder.call(fused, [_broadcast(builder, factor, lanes.vector), row, args[0]])
 
     return lanes(lanes, factors, types.intp, array, types.intp), generate
 
@@ -161,7 +161,7 @@ def copy_plus(typing: Any, count: Any, target: Any, to: Any, source: Any, index:
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
         numbers = _loaded(builder, _place(context, builder, source, args[3], args[4], vector), 4)
-        shifted = builder.add(numbers, _spread(builder, args[5], vector))
+        shifted = builder.add(numbers, _broadcast(builder, args[5], vector))
         builder.store(shifted, _place(context, builder, target, args[1], args[2], vector), align=4)
         return context.get_dummy_value()
 
