@@ -1,4 +1,7 @@
-"""What stands between layers of synapses: spikes and numbers, map to map."""
+"""Instructions between layers of synapses: from maps of spikes and numbers to maps.
+
+Each takes the instruction and the memory that it works on.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from picojoule.kernels.jit import kernel
 
 @kernel
 def fire(op: Instruction, m: Memory) -> None:
-    """Spikes where sign · current reaches the threshold of its channel."""
+    """Fire where sign · current reaches the threshold of its channel."""
     for pixel in range(op.out_height * op.out_width):
         for word in range(op.out_words):
             spikes = np.uint64(0)
@@ -25,6 +28,7 @@ def fire(op: Instruction, m: Memory) -> None:
 
 @kernel
 def combine(op: Instruction, m: Memory) -> None:
+    """Compute a·x + b·y + c, channel by channel; y may be missing."""
     a, b = op.scales, op.weights
     for pixel in range(op.out_height * op.out_width):
         here = pixel * op.out_pitch
@@ -37,6 +41,7 @@ def combine(op: Instruction, m: Memory) -> None:
 
 @kernel
 def unpack(op: Instruction, m: Memory) -> None:
+    """Write binary spikes as the numbers 0 and 1."""
     for pixel in range(op.out_height * op.out_width):
         for c in range(op.out_channels):
             bits = m.masks[op.source + pixel * op.out_words + c // 64] >> np.uint64(c % 64)
@@ -45,7 +50,7 @@ def unpack(op: Instruction, m: Memory) -> None:
 
 @kernel
 def sum_spikes(op: Instruction, m: Memory) -> None:
-    """Target: what an average pool passes on; counts: the spikes in each window."""
+    """Pool spikes by averages: the target gets what the pool passes on, the counts the spikes in each window."""
     list_spikes(op, m)
     for i in range(op.out_height * op.out_width * op.out_pitch):
         m.maps[op.target + i] = 0.0
@@ -65,6 +70,7 @@ def sum_spikes(op: Instruction, m: Memory) -> None:
 
 @kernel
 def relay_spikes(op: Instruction, m: Memory) -> None:
+    """Pool spikes by maxima: a window with any spike emits one."""
     rows, columns = op.windows, op.windows + 2 * op.out_height
     for oy in range(op.out_height):
         for ox in range(op.out_width):
@@ -78,6 +84,7 @@ def relay_spikes(op: Instruction, m: Memory) -> None:
 
 @kernel
 def pool_map(op: Instruction, m: Memory) -> None:
+    """Pool numbers by averages or maxima."""
     rows, columns = op.windows, op.windows + 2 * op.out_height
     for oy in range(op.out_height):
         for ox in range(op.out_width):
@@ -101,7 +108,7 @@ def pool_map(op: Instruction, m: Memory) -> None:
 
 @kernel
 def flatten(op: Instruction, m: Memory) -> None:
-    """As PyTorch flattens: all pixels of a channel, then the next channel."""
+    """Flatten a map as PyTorch does: all pixels of a channel, then the next channel."""
     pixels = op.in_height * op.in_width
     for pixel in range(pixels):
         for c in range(op.last):
@@ -110,6 +117,7 @@ def flatten(op: Instruction, m: Memory) -> None:
 
 @kernel
 def place(op: Instruction, m: Memory) -> None:
+    """Copy the channels of one group to their place in the whole map."""
     for pixel in range(op.out_height * op.out_width):
         for c in range(op.last):
             m.maps[op.target + pixel * op.out_pitch + op.out_first + c] = m.maps[op.source + pixel * op.in_pitch + c]
@@ -117,6 +125,7 @@ def place(op: Instruction, m: Memory) -> None:
 
 @kernel
 def interleave(op: Instruction, m: Memory) -> None:
+    """Lay a map out pixel by pixel that comes channel by channel."""
     pixels = op.out_height * op.out_width
     for pixel in range(pixels):
         for c in range(op.out_channels):
@@ -125,6 +134,7 @@ def interleave(op: Instruction, m: Memory) -> None:
 
 @kernel
 def write_output(op: Instruction, m: Memory, output: Floats) -> None:
+    """Write a map, scaled and shifted, as the answer to one image, channel by channel."""
     pixels = op.out_height * op.out_width
     for pixel in range(pixels):
         for c in range(op.out_channels):

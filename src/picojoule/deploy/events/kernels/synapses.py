@@ -32,7 +32,7 @@ BEFORE_OVERFLOW = 256
 def _emitting(lanes: int) -> Callable[..., Any]:
     @inlined
     def emit(op: Instruction, m: Memory, acc: Any, pixel: int, block: int) -> None:
-        """Spikes where the current reaches its threshold, or the current itself."""
+        """Write spikes where the current reaches its threshold, or the current itself."""
         if op.fires:
             bits = reaches(acc, m.constants, op.threshold + block * lanes)
             word = op.target + pixel * op.out_words + (block * lanes) // 64
@@ -45,12 +45,12 @@ def _emitting(lanes: int) -> Callable[..., Any]:
 
 
 def _adding(lanes: int) -> tuple[Callable[..., Any], ...]:
-    """The inner loops for one width of vector: over listed spikes, listed numbers, spikes on bytes, and over all."""
+    """Make the inner loops for one width of vector: over listed spikes, listed numbers, spikes on bytes, and all."""
     emit = _emitting(lanes)
 
     @inlined
     def begin(op: Instruction, m: Memory, pixel: int, block: int) -> Any:
-        """What a current begins with: its bias, and what it is added to."""
+        """Begin a current with its bias and what it is added to."""
         acc = load(lanes, m.constants, op.init + block * lanes)
         if op.other >= 0:
             acc = plus(acc, m.maps, op.other + pixel * op.out_pitch + block * lanes)
@@ -130,7 +130,7 @@ _emit_64 = _emitting(64)
 
 @kernel
 def _add_streamed(op: Instruction, m: Memory, from_pixel: int, to_pixel: int, valued: bool) -> None:
-    """The same where weights are too many for any cache: each row is read from end to end, as memory likes it."""
+    """Add up rows where weights are too many for any cache: each row is read from end to end."""
     blocks, pitch = op.blocks, op.blocks * 64
     weights = m.constants[op.weights : op.weights + op.rows * pitch]
     for pixel in range(from_pixel, to_pixel):
@@ -163,7 +163,7 @@ def _add_streamed(op: Instruction, m: Memory, from_pixel: int, to_pixel: int, va
 
 @kernel
 def synapses(op: Instruction, m: Memory) -> int:
-    """One layer of synapses (or one group of it); returns the synapses that spikes reached."""
+    """Run one layer of synapses, or one group of it; return the synapses that spikes reached."""
     if op.dense:
         if op.lanes == 64:
             _add_all_64(op, m)
