@@ -327,37 +327,52 @@ def pruned() -> nn.Sequential:
 
 
 REFUSED: dict[str, tuple[nn.Module, str]] = {
-    "spike": (after(nn.Flatten(), pj.Spike()), r"'3' \(Spike\) cannot be .*neuron.kind = 'qrelu'"),
+    "spike": (after(nn.Flatten(), pj.Spike()), r"cannot take the layer '3' \(Spike\): .*neuron.kind = 'qrelu'"),
     "if": (after(nn.Flatten(), pj.IF(steps=1)), r"'3' \(IF\).*'qrelu'"),
     "relu": (after(nn.Conv2d(2, 2, 1), nn.ReLU()), r"'3' \(ReLU\).*'qrelu'"),
     "max pool": (after(nn.MaxPool2d(2)), r"'2' \(MaxPool2d\).*use nn.AvgPool2d"),
     "adaptive pool": (after(nn.AdaptiveAvgPool2d(1)), r"'2' \(AdaptiveAvgPool2d\).*use nn.AvgPool2d"),
-    "uneven pool": (after(nn.AvgPool2d(2, ceil_mode=True)), "'2', whose windows have different sizes"),
-    "border": (after(nn.AvgPool2d(3, padding=1, count_include_pad=False)), "'2', whose windows have different sizes"),
+    "uneven pool": (after(nn.AvgPool2d(2, ceil_mode=True)), r"'2' \(AvgPool2d\), whose windows have"),
+    "border": (
+        after(nn.AvgPool2d(3, padding=1, count_include_pad=False)),
+        r"'2' \(AvgPool2d\), whose windows have",
+    ),
     "layer norm": (after(nn.LayerNorm(4)), r"'2' \(LayerNorm\).*must be a convolution"),
-    "norm of spikes": (after(nn.BatchNorm2d(2)), "'2', a batch norm of spikes,.*put it before the neuron"),
+    "norm of spikes": (
+        after(nn.BatchNorm2d(2)),
+        r"'2' \(.*\), a batch norm of spikes: put it before the neuron",
+    ),
     "statistics": (
         nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, track_running_stats=False), pj.QuantizedReLU()),
-        "'1', whose statistics are those of the batch",
+        r"'1' \(BatchNorm1d\), whose statistics are those of the batch",
     ),
-    "pruned": (pruned(), "'3', whose weights are computed from others.*prune.remove"),
-    "pool into a neuron": (after(nn.AvgPool2d(2), pj.QuantizedReLU()), "'3', which pooled spikes feed directly"),
-    "pool at the end": (after(nn.AvgPool2d(2)), "output of pooled spikes"),
-    "flattened batch": (after(nn.Flatten(0)), "'2' along the batch"),
-    "twice": (Calls(lambda net, s: net.out(s) + net.out(s)), "'out', which is used at two places.*make two modules"),
-    "constant": (Calls(lambda net, s: net.out(s) + 1), "add with a constant.*bias"),
-    "product": (Calls(lambda net, s: net.out(s) * 2), "the operation mul"),
-    "function": (Calls(lambda net, s: F.softmax(net.out(s), 1)), "the operation softmax"),
-    "mean of spikes": (Calls(lambda net, s: s.mean(1)), "mean of spikes.*nn.AvgPool2d"),
-    "mean of all": (Calls(lambda net, s: net.out(s).mean()), "mean along the batch"),
-    "batch": (Calls(lambda net, s: net.out(s).sum(0)), "sum along the batch"),
-    "joined batch": (Calls(lambda net, s: torch.cat([net.out(s), s])), "cat along the batch"),
-    "weights": (Calls(lambda net, s: net.out(s) + net.out.bias), "the tensor 'out.bias', used as it is"),
-    "two outputs": (Calls(lambda net, s: (net.out(s), s)), "returns several things"),
-    "decision": (Calls(lambda net, s: s if s.sum() > 0 else net.out(s)), "cannot be followed"),
+    "pruned": (pruned(), r"'3' \(Linear\), whose weights are computed from others.*prune.remove"),
+    "pool into a neuron": (
+        after(nn.AvgPool2d(2), pj.QuantizedReLU()),
+        r"'3' \(.*\), which pooled spikes feed",
+    ),
+    "pool at the end": (after(nn.AvgPool2d(2)), "output, which is pooled spikes"),
+    "flattened batch": (after(nn.Flatten(0)), r"'2' \(Flatten\), which goes along the batch"),
+    "twice": (
+        Calls(lambda net, s: net.out(s) + net.out(s)),
+        r"'out' \(Linear\), which is used at two places",
+    ),
+    "constant": (Calls(lambda net, s: net.out(s) + 1), "'add' .*, which takes a constant: .*bias"),
+    "product": (Calls(lambda net, s: net.out(s) * 2), "the operation 'mul'"),
+    "function": (Calls(lambda net, s: F.softmax(net.out(s), 1)), "the operation 'softmax'"),
+    "mean of spikes": (Calls(lambda net, s: s.mean(1)), "'mean' .*, which takes spikes: use nn.AvgPool2d"),
+    "mean of all": (Calls(lambda net, s: net.out(s).mean()), "'mean' .*, which goes along the batch"),
+    "batch": (Calls(lambda net, s: net.out(s).sum(0)), "'sum' .*, which goes along the batch"),
+    "joined batch": (Calls(lambda net, s: torch.cat([net.out(s), s])), "'cat' .*, which goes along the batch"),
+    "weights": (
+        Calls(lambda net, s: net.out(s) + net.out.bias),
+        "the tensor 'out.bias', which is used outside",
+    ),
+    "two outputs": (Calls(lambda net, s: (net.out(s), s)), "output, which is several things"),
+    "decision": (Calls(lambda net, s: s if s.sum() > 0 else net.out(s)), "cannot follow the forward pass of Calls"),
     "norm of rows": (
         nn.Sequential(nn.Linear(6, 7), nn.BatchNorm1d(3), pj.QuantizedReLU()),
-        r"'1', a batch norm behind a linear layer that takes more than \[batch, features\]",
+        r"'1' \(BatchNorm1d\), a batch norm behind a linear layer that takes more than \[batch, features\]",
     ),
     "no neuron": (nn.Sequential(nn.Linear(4, 4), nn.ReLU()), "Sequential has no quantised ReLU"),
 }
@@ -430,9 +445,9 @@ def test_mixed_pools_and_several_inputs_are_refused() -> None:
             out: Tensor = self.out(self.spike(self.fc(x) + y))
             return out
 
-    with pytest.raises(pj.PicojouleError, match="add of pooled spikes and something else"):
+    with pytest.raises(pj.PicojouleError, match=r"'add' .*, which takes pooled spikes and something else"):
         convert(Mixed())
-    with pytest.raises(pj.PicojouleError, match=r"several inputs \('y'\)"):
+    with pytest.raises(pj.PicojouleError, match="the input 'y', one of several inputs"):
         convert(Two(None))
 
 

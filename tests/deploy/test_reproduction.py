@@ -24,7 +24,7 @@ from picojoule.deploy import events
 from picojoule.deploy.convert import convert
 from picojoule.deploy.events import synapses
 from picojoule.deploy.export import to_nir, to_onnx
-from picojoule.deploy.export.nir import draft
+from picojoule.deploy.export.nir import builder
 from picojoule.deploy.reproduction import Executed, difference, probes
 
 Answer = Callable[[nn.Module, Tensor], Tensor]
@@ -95,7 +95,7 @@ def silent_at_first(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
 def test_a_hook_that_acts_on_no_sample_is_refused_too() -> None:
     net = network()
     net[3].register_forward_hook(silent_at_first)
-    with pytest.raises(pj.PicojouleError, match=r"'3' \(Linear\): it has forward hooks.*remove them"):
+    with pytest.raises(pj.PicojouleError, match=r"'3' \(Linear\), which has forward hooks: remove them"):
         events.compile(net, torch.zeros(1, *SHAPE))
 
 
@@ -192,8 +192,8 @@ def test_an_engine_that_counts_otherwise_is_refused(monkeypatch: pytest.MonkeyPa
 def test_a_file_of_another_network_is_not_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     old = tmp_path / "net.nir"
     old.write_text("before")
-    real = draft.numbers
-    monkeypatch.setattr(draft, "numbers", lambda tensor: real(tensor) * np.float32(0.8))
+    real = builder.float32_array
+    monkeypatch.setattr(builder, "float32_array", lambda tensor: real(tensor) * np.float32(0.8))
     with pytest.raises(pj.PicojouleError, match=r"NIR export does not reproduce Sequential \(the layer '1' emits"):
         pj.export.write(network(), torch.zeros(1, *SHAPE), "nir", old)
     with pytest.raises(pj.PicojouleError, match="the layer '1' emits"):

@@ -1,4 +1,4 @@
-"""Layers that do something else than their class, weights and settings say.
+"""Checks for layers that do something else than their class, weights and settings say.
 
 Whoever reads a layer (its weights, its stride, its threshold) instead of calling it asks here first: hooks, a method
 set on the instance, or a class derived from PyTorch's own may change what the layer does without changing what it
@@ -26,23 +26,30 @@ _KNOWN = re.compile(r"torch\.nn\.modules\.|picojoule(\.|$)")
 
 
 class Alteration(NamedTuple):
-    """What is odd about a layer, to be read behind "which", and what to do about it."""
+    """What is altered about a layer, as a clause to follow "which", and what to do about it."""
 
     what: str
     remedy: str
 
 
 def alteration(layer: nn.Module) -> Alteration | None:
-    """What keeps a layer from being what its class, weights and settings say; None for a plain one.
+    """Find what keeps a layer from being what its class, weights and settings say.
 
-    Hooks of `torch.nn.utils` that only compute weights (pruning, weight norm, spectral norm) are no alteration: after
-    a forward pass the layer shows what they computed.
+    Hooks of `torch.nn.utils` that only compute weights (pruning, weight norm, spectral norm) are not an alteration:
+    after a forward pass the layer shows what they computed.
 
-    >>> layer = nn.Linear(2, 2)
-    >>> alteration(layer)
-    >>> _ = layer.register_forward_hook(lambda module, inputs, output: 2 * output)
-    >>> alteration(layer)
-    Alteration(what='has forward hooks', remedy='remove them')
+    Args:
+        layer: The layer.
+
+    Returns:
+        The first alteration that is found, or None for a plain layer.
+
+    Example:
+        >>> layer = nn.Linear(2, 2)
+        >>> alteration(layer)
+        >>> _ = layer.register_forward_hook(lambda module, inputs, output: 2 * output)
+        >>> alteration(layer)
+        Alteration(what='has forward hooks', remedy='remove them')
     """
     hooked = hooks_of(layer)
     if hooked is not None:
@@ -59,7 +66,14 @@ def alteration(layer: nn.Module) -> Alteration | None:
 
 
 def hooks_of(module: nn.Module) -> Alteration | None:
-    """Hooks that may change what goes into a module or comes out of it."""
+    """Find hooks that may change what goes into a module or comes out of it.
+
+    Args:
+        module: The module.
+
+    Returns:
+        The alteration, or None if there are no such hooks.
+    """
     if forward_hooks(module):
         return Alteration("has forward hooks", "remove them")
     if not all(map(_computes_weights, forward_pre_hooks(module).values())):
@@ -68,13 +82,35 @@ def hooks_of(module: nn.Module) -> Alteration | None:
 
 
 def computes_weights(layer: nn.Module) -> bool:
-    """Whether some of a layer's weights are made from others in every pass, so that what it shows may be stale."""
+    """Say whether some of a layer's weights are made from others in every pass, so that what it shows may be stale.
+
+    Args:
+        layer: The layer.
+
+    Returns:
+        True for layers that are pruned, parametrised or normed by weight.
+
+    Example:
+        >>> computes_weights(nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)))
+        True
+    """
     held = {"weight", "bias"} & vars(layer).keys()  # where a hook puts them
     return bool(held) or is_parametrized(layer) or any(map(_computes_weights, forward_pre_hooks(layer).values()))
 
 
 def unreadable_weights(layer: nn.Module) -> str | None:
-    """The kind of a layer's weights that are no plain tensors of numbers, if there are any."""
+    """Find weights that are not plain tensors of numbers.
+
+    Args:
+        layer: The layer.
+
+    Returns:
+        What kind of tensor they are, or None if all are plain.
+
+    Example:
+        >>> unreadable_weights(nn.Linear(2, 2, device="meta"))
+        'on no device'
+    """
     for tensor in (getattr(layer, name, None) for name in ("weight", "bias")):
         if not isinstance(tensor, Tensor):
             continue
@@ -86,9 +122,16 @@ def unreadable_weights(layer: nn.Module) -> str | None:
 
 
 def refuse_low_precision(tensor: Tensor, what: str) -> None:
-    """Numbers of few digits, which engines and files of float32 would not round as the network does.
+    """Refuse numbers of few digits, which engines and files of float32 would not round as the network does.
 
     In bfloat16 one potential in hundreds sits exactly on the threshold, so that the rounding decides about its spike.
+
+    Args:
+        tensor: A result of the network.
+        what: The backend that would compute it in float32.
+
+    Raises:
+        PicojouleError: If its type has fewer than 32 bits.
     """
     if tensor.is_floating_point() and torch.finfo(tensor.dtype).bits < 32:
         raise PicojouleError(
@@ -99,7 +142,14 @@ def refuse_low_precision(tensor: Tensor, what: str) -> None:
 
 
 def refuse_global_hooks(what: str) -> None:
-    """Hooks for every module of the process change what each layer does, whatever it shows itself."""
+    """Refuse hooks for every module of the process, which change what each layer does, whatever it shows itself.
+
+    Args:
+        what: The backend that would leave them out.
+
+    Raises:
+        PicojouleError: If one is registered.
+    """
     for hook in global_forward_hooks():
         name = getattr(hook, "__qualname__", type(hook).__name__)
         raise PicojouleError(

@@ -17,66 +17,83 @@ neurons must be linear: what is not is refused by name.
 from __future__ import annotations
 
 import copy
-import math
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any
 
-import torch
 from torch import Tensor, fx, nn
-from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
-from picojoule.deploy.altered_layers import alteration, computes_weights, hooks_of, refuse_global_hooks
+from picojoule.deploy.altered_layers import alteration, computes_weights
+from picojoule.deploy.graph.batch_norm import fold_into, scale_and_shift_of
+from picojoule.deploy.graph.capture import layer_graph, network_of, refuse_hooks
+from picojoule.deploy.graph.nodes import argument, node_name, operation_name
+from picojoule.deploy.graph.pools import Pool
+from picojoule.deploy.graph.refusal import Backend, Unsupported
 from picojoule.errors import PicojouleError
-from picojoule.kernels.torch_private import BatchNorm, ConvNd, ConvTransposeNd, DropoutNd
+from picojoule.kernels.torch_private import BatchNorm, ConvNd, DropoutNd
 from picojoule.neurons.lif import IF
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.time_steps import present, readout
 from picojoule.spikes.layout import TimeLayout
-from picojoule.spikes.spiking import is_spiking, unwrap
-from picojoule.zoo.dropout import Dropout
+from picojoule.spikes.spiking import is_spiking
+
+_BACKEND = Backend("the conversion to spikes", "cannot take")
 
 
 def convert(net: nn.Module, steps: int = 1) -> nn.Module:
-    """The spiking network, in evaluation mode; layers keep their names, and `net` stays as it is.
+    """Convert a network of quantised ReLUs into one of integrate-and-fire neurons.
 
-    It takes images and gives logits like `net`. Trace and watch it with the same `steps`.
+    The result takes images and gives logits like `net`, and its layers keep their names. Trace and watch it with the
+    same `steps`.
 
-    >>> net = nn.Sequential(nn.Linear(4, 3), QuantizedReLU(), nn.Linear(3, 2))
-    >>> convert(net, steps=5)(torch.zeros(7, 4)).shape
-    torch.Size([7, 2])
+    Args:
+        net: The network, with `picojoule.QuantizedReLU` as its neurons; it stays as it is.
+        steps: The number of time steps T that share one image.
+
+    Returns:
+        The spiking network, in evaluation mode.
+
+    Raises:
+        PicojouleError: If `steps` is not a number of time steps, the network has no quantised ReLU, or something
+            between its neurons is not linear or cannot be read from its layers.
+
+    Example:
+        >>> import torch
+        >>> net = nn.Sequential(nn.Linear(4, 3), QuantizedReLU(), nn.Linear(3, 2))
+        >>> convert(net, steps=5)(torch.zeros(7, 4)).shape
+        torch.Size([7, 2])
     """
-    net = unwrap(net)
-    if not isinstance(net, nn.Module):
-        raise PicojouleError(f"convert needs an nn.Module, not {type(net).__name__}")
+    net = network_of(net, _BACKEND)
     TimeLayout(steps)  # says what is wrong with it
     if not any(isinstance(module, QuantizedReLU) for module in net.modules()):
         raise PicojouleError(
             f"{type(net).__name__} has no quantised ReLU that could become a spiking neuron: train it with "
             "picojoule.QuantizedReLU (neuron.kind = 'qrelu')"
         )
-    refuse_global_hooks("the conversion")
-    if hooks_of(net) is not None or "forward" in vars(net):
-        _refuse(
-            f"{type(net).__name__}, which has hooks or a forward pass set on the instance,",
-            "make them part of its class's forward pass",
-        )
+    refuse_hooks(net, _BACKEND)
     for name, module in net.named_modules():
         if computes_weights(module):
-            _refuse(
-                f"{name!r}, whose weights are computed from others,",
+            raise _BACKEND.refusal(
+                f"the layer {name!r} ({type(module).__name__}), whose weights are computed from others",
                 "make them plain, with torch.nn.utils.prune.remove or parametrize.remove_parametrizations",
             )
     return _Conversion(copy.deepcopy(net).eval(), steps).run()
 
 
-def _refuse(what: str, remedy: str) -> NoReturn:
-    raise PicojouleError(f"{what} cannot be converted to spikes over time: {remedy}")
-
-
 class Affine(nn.Module):
-    """x·scale + shift for each channel: a batch norm whose statistics are fixed."""
+    """A map x·scale + shift for each channel: a batch norm whose statistics are fixed.
+
+    Args:
+        scale: One factor for each channel.
+        shift: One addend for each channel.
+
+    Example:
+        >>> import torch
+        >>> Affine(torch.tensor([2.0]), torch.tensor([1.0]))(torch.ones(1, 1)).item()
+        3.0
+    """
 
     def __init__(self, scale: Tensor, shift: Tensor) -> None:
         super().__init__()
@@ -86,6 +103,14 @@ class Affine(nn.Module):
         self.shift: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
+        """Scale and shift a batch.
+
+        Args:
+            x: A batch [B, C, …].
+
+        Returns:
+            A batch of the same shape.
+        """
         scale, shift = (c.view(-1, *[1] * (x.dim() - 2)) for c in (self.scale, self.shift))
         return x * scale + shift
 
@@ -102,25 +127,12 @@ class _Signal:
 _ANALOG = _Signal(spikes=False)
 
 
-class _Tracer(fx.Tracer):
-    """Neurons and the zoo's dropout are single nodes, like PyTorch's own layers."""
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return is_spiking(m) or type(m) is Dropout or super().is_leaf_module(m, module_qualified_name)
-
-
 class _Conversion:
     """One pass over the network's graph, in the order in which it runs."""
 
     def __init__(self, net: nn.Module, steps: int) -> None:
         self.net, self.steps = net, steps
-        try:
-            self.graph = _Tracer().trace(net)
-        except Exception as error:  # a forward pass may do anything
-            raise PicojouleError(
-                f"the forward pass of {type(net).__name__} cannot be followed ({type(error).__name__}: {error}): what "
-                "it runs must not depend on values or shapes"
-            ) from error
+        self.graph = layer_graph(net, _BACKEND)
         self.signals: dict[fx.Node, _Signal] = {}
         self.synaptic: list[ConvNd | nn.Linear] = []
         """Layers of weights; their biases act in every step."""
@@ -128,7 +140,8 @@ class _Conversion:
 
     def run(self) -> nn.Module:
         for node in list(self.graph.nodes):
-            self._visit(node)
+            with _BACKEND.refusing(partial(node_name, node, self.net)):
+                self._visit(node)
         for module in self.synaptic:
             if module.bias is not None:
                 module.bias = nn.Parameter(module.bias.detach() / self.steps)
@@ -147,16 +160,16 @@ class _Conversion:
         elif node.op == "call_module":
             self._module(node, str(node.target), self.net.get_submodule(str(node.target)))
         elif node.op in ("call_function", "call_method"):
-            name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-            if name not in _FUNCTIONS:
-                _refuse(f"the operation {name}", f"use only {', '.join(_FUNCTIONS)}, and layers as modules")
-            self.signals[node] = _FUNCTIONS[name](self, name, node)
+            rule = _FUNCTIONS.get(operation_name(node))
+            if rule is None:
+                raise Unsupported(f"use only {', '.join(_FUNCTIONS)}, and layers as modules")
+            self.signals[node] = rule(self, node)
         else:
-            _refuse(f"the tensor {node.target!r}, used as it is,", "keep weights inside layers")
+            raise Unsupported("keep weights inside layers", because="which is used outside of a layer")
 
     def _input(self, node: fx.Node) -> None:
         if self.signals:
-            _refuse(f"a network of several inputs ({node.target!r})", "let it take one batch of images")
+            raise Unsupported("let the network take one batch of images", because="one of several inputs")
         self.signals[node] = _ANALOG
         with self.graph.inserting_after(node):
             shared = self.graph.call_function(present, (node, self.steps), {"shared": True})
@@ -166,41 +179,41 @@ class _Conversion:
     def _output(self, node: fx.Node) -> None:
         (result,) = node.args
         if not isinstance(result, fx.Node):
-            _refuse("a network that returns several things", "let it return the logits alone")
+            raise Unsupported("let it return the logits alone", because="which is several things")
         if self.signals[result].share != 1:
-            _refuse("an output of pooled spikes", "let weights follow the pool")
+            raise Unsupported("let weights follow the pool", because="which is pooled spikes")
         with self.graph.inserting_before(node):
             node.args = (self.graph.call_function(readout, (result, self.steps), {"summed": True}),)
 
     def _module(self, node: fx.Node, name: str, module: nn.Module) -> None:
         rule = next((rule for kind, rule in _MODULES.items() if isinstance(module, kind)), None)
         if rule is None or (is_spiking(module) and type(module) is not QuantizedReLU):
-            _refuse(f"{name!r} ({type(module).__name__})", _remedy(module))
+            raise Unsupported(_remedy(module))
         odd = alteration(module)
         if odd is not None:
-            _refuse(f"{name!r} ({type(module).__name__}), which {odd.what},", odd.remedy)
-        if name in self.called and rule not in (_dropped, _flattened):  # which leave nothing of themselves behind
-            _refuse(f"{name!r}, which is used at two places,", "make two modules")
+            raise Unsupported(odd.remedy, because=f"which {odd.what}")
+        if name in self.called and rule not in (_remove, _flatten):  # which leave nothing of themselves behind
+            raise Unsupported("make two modules", because="which is used at two places")
         self.called.add(name)
         source = node.args[0] if node.args else None
         if len(node.all_input_nodes) != 1 or not isinstance(source, fx.Node):
-            _refuse(f"{name!r}, which takes several inputs,", "let it take one tensor")
+            raise Unsupported("let it take one tensor", because="which takes several inputs")
         self.signals[node] = rule(self, node, name, module, self.signals[source])
 
     def replace(self, name: str, module: nn.Module) -> None:
         parent, _, child = name.rpartition(".")
         setattr(self.net.get_submodule(parent), child, module)
 
-    def joint(self, name: str, nodes: Iterable[Any]) -> _Signal:
-        """The one thing that all operands of an operation carry."""
-        operands = list(nodes)
+    def common_signal(self, operands: Iterable[Any]) -> _Signal:
+        """Give the one thing that all operands of an operation carry."""
+        operands = list(operands)
         if not all(isinstance(operand, fx.Node) for operand in operands):
-            _refuse(f"{name} with a constant", "put the constant into the bias of a layer")
-        kinds = {self.signals[operand] for operand in operands}
-        if len(kinds) == 1:
-            return kinds.pop()
-        if any(signal.share != 1 for signal in kinds):
-            _refuse(f"{name} of pooled spikes and something else", "pool both in the same way")
+            raise Unsupported("put the constant into the bias of a layer", because="which takes a constant")
+        signals = {self.signals[operand] for operand in operands}
+        if len(signals) == 1:
+            return signals.pop()
+        if any(signal.share != 1 for signal in signals):
+            raise Unsupported("pool both in the same way", because="which takes pooled spikes and something else")
         return _ANALOG
 
 
@@ -215,77 +228,75 @@ def _synapses(conversion: _Conversion, node: fx.Node, name: str, module: Any, si
 
 def _neuron(conversion: _Conversion, node: fx.Node, name: str, module: nn.Module, signal: _Signal) -> _Signal:
     if signal.share != 1:
-        _refuse(f"{name!r}, which pooled spikes feed directly,", "let weights follow the pool")
+        raise Unsupported("let weights follow the pool", because="which pooled spikes feed directly")
     conversion.replace(name, IF(steps=conversion.steps))
     return _Signal(spikes=True)
 
 
 def _batch_norm(conversion: _Conversion, node: fx.Node, name: str, norm: Any, signal: _Signal) -> _Signal:
-    if norm.running_mean is None:
-        _refuse(f"{name!r}, whose statistics are those of the batch,", "let it track running statistics")
+    scale, shift = scale_and_shift_of(norm)
     if signal.spikes:
-        _refuse(f"{name!r}, a batch norm of spikes,", "put it before the neuron")
+        raise Unsupported("put it before the neuron", because="a batch norm of spikes")
     (source,) = node.all_input_nodes
     layer = conversion.net.get_submodule(str(source.target)) if source.op == "call_module" else None
-    if isinstance(layer, ConvNd | nn.Linear) and len(source.users) == 1:
-        if isinstance(layer, nn.Linear):
-            if norm.num_features != layer.out_features:
-                _refuse_further_axes(name)
-            with conversion.graph.inserting_before(source):
-                source.args = (conversion.graph.call_function(features_alone, (source.args[0], name)),)
-        _fold(layer, norm)
-        node.replace_all_uses_with(source)
-        conversion.graph.erase_node(node)
+    if not isinstance(layer, ConvNd | nn.Linear) or len(source.users) != 1:
+        conversion.replace(name, Affine(scale, shift / conversion.steps))
         return _ANALOG
-    scale = torch.rsqrt(norm.running_var + norm.eps) * (1 if norm.weight is None else norm.weight.detach())
-    shift = (0 if norm.bias is None else norm.bias.detach()) - norm.running_mean * scale
-    conversion.replace(name, Affine(scale, shift / conversion.steps))
+    if isinstance(layer, nn.Linear):
+        if norm.num_features != layer.out_features:
+            raise Unsupported(_FLATTEN_FIRST, because=_FURTHER_AXES)
+        with conversion.graph.inserting_before(source):
+            source.args = (conversion.graph.call_function(features_only, (source.args[0], name)),)
+    fold_into(layer, norm)
+    node.replace_all_uses_with(source)
+    conversion.graph.erase_node(node)
     return _ANALOG
 
 
-def features_alone(x: Tensor, norm: str) -> Tensor:
-    """What a linear layer takes that its batch norm is folded into."""
-    if x.dim() != 2:  # then the norm's channels are not the layer's outputs, even where there are as many
-        _refuse_further_axes(norm)
+_FURTHER_AXES = "a batch norm behind a linear layer that takes more than [batch, features]"
+_FLATTEN_FIRST = "flatten before the layer, or use a convolution"
+
+
+def features_only(x: Tensor, norm: str) -> Tensor:
+    """Pass on what a linear layer takes that a batch norm is folded into, if it has no further axes.
+
+    With further axes the norm's channels are not the layer's outputs, even where there are as many. No shape is known
+    when a network is converted, so the converted network looks here.
+
+    Args:
+        x: The input of the linear layer.
+        norm: The name of the batch norm.
+
+    Returns:
+        The input itself.
+
+    Raises:
+        PicojouleError: If the input is not [batch, features].
+    """
+    if x.dim() != 2:
+        raise _BACKEND.refusal(f"the layer {norm!r}, {_FURTHER_AXES}", _FLATTEN_FIRST)
     return x
 
 
-def _refuse_further_axes(norm: str) -> NoReturn:
-    _refuse(
-        f"{norm!r}, a batch norm behind a linear layer that takes more than [batch, features],",
-        "flatten before the layer, or use a convolution",
-    )
-
-
-def _fold(layer: ConvNd | nn.Linear, norm: Any) -> None:
-    statistics = (norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)
-    if isinstance(layer, nn.Linear):
-        layer.weight, layer.bias = fuse_linear_bn_weights(layer.weight, layer.bias, *statistics)
-    else:
-        transposed = isinstance(layer, ConvTransposeNd)
-        layer.weight, layer.bias = fuse_conv_bn_weights(layer.weight, layer.bias, *statistics, transpose=transposed)
-
-
-def _average_pool(conversion: _Conversion, node: fx.Node, name: str, pool: Any, signal: _Signal) -> _Signal:
+def _average_pool(conversion: _Conversion, node: fx.Node, name: str, module: Any, signal: _Signal) -> _Signal:
     if not signal.spikes:
         return signal
-    if pool.ceil_mode or (pool.padding not in (0, (0, 0), (0, 0, 0)) and not pool.count_include_pad):
-        _refuse(f"{name!r}, whose windows have different sizes,", "pool without ceil_mode and padding")
-    axes = 2 if isinstance(pool, nn.AvgPool2d) else 3
-    window = pool.kernel_size if isinstance(pool.kernel_size, tuple) else (pool.kernel_size,) * axes
-    whole = type(pool)(pool.kernel_size, pool.stride, pool.padding, divisor_override=1)
-    conversion.replace(name, whole)
-    return _Signal(spikes=True, share=signal.share / (pool.divisor_override or math.prod(window)))
+    pool = Pool.of_module(module)
+    if not pool.is_even:
+        raise Unsupported("pool without ceil_mode and padding", because="whose windows have different sizes")
+    summing = type(module)(module.kernel_size, module.stride, module.padding, divisor_override=1)
+    conversion.replace(name, summing)
+    return _Signal(spikes=True, share=signal.share / pool.divisor)
 
 
-def _dropped(conversion: _Conversion, node: fx.Node, name: str, module: nn.Module, signal: _Signal) -> _Signal:
+def _remove(conversion: _Conversion, node: fx.Node, name: str, module: nn.Module, signal: _Signal) -> _Signal:
     node.replace_all_uses_with(node.all_input_nodes[0])
     conversion.graph.erase_node(node)
     return signal
 
 
-def _flattened(conversion: _Conversion, node: fx.Node, name: str, module: Any, signal: _Signal) -> _Signal:
-    _keeps_batch(repr(name), [module.start_dim])
+def _flatten(conversion: _Conversion, node: fx.Node, name: str, module: Any, signal: _Signal) -> _Signal:
+    _refuse_batch_axis([module.start_dim])
     return signal
 
 
@@ -295,8 +306,8 @@ _MODULES: dict[type[nn.Module] | tuple[type[nn.Module], ...], _ModuleRule] = {
     QuantizedReLU: _neuron,
     BatchNorm: _batch_norm,
     (nn.AvgPool2d, nn.AvgPool3d): _average_pool,
-    (DropoutNd, nn.Identity): _dropped,
-    nn.Flatten: _flattened,
+    (DropoutNd, nn.Identity): _remove,
+    nn.Flatten: _flatten,
 }
 
 
@@ -311,48 +322,41 @@ def _remedy(module: nn.Module) -> str:
 # ------------------------------------------------------------------------------------------------------------ functions
 
 
-def _added(conversion: _Conversion, name: str, node: fx.Node) -> _Signal:
+def _add(conversion: _Conversion, node: fx.Node) -> _Signal:
     if node.kwargs.get("alpha", 1) != 1:
-        _refuse(f"{name} with alpha", "put the factor into the weights")
-    return conversion.joint(name, [*node.args, *(v for k, v in node.kwargs.items() if k != "alpha")])
+        raise Unsupported("put the factor into the weights", because="which has a factor alpha")
+    return conversion.common_signal([*node.args, *(v for k, v in node.kwargs.items() if k != "alpha")])
 
 
-def _argument(node: fx.Node, place: int, *names: str, default: Any = None) -> Any:
-    """Of a call, by its place or under any of its names."""
-    if len(node.args) > place:
-        return node.args[place]
-    return next((node.kwargs[name] for name in names if name in node.kwargs), default)
+def _concatenate(conversion: _Conversion, node: fx.Node) -> _Signal:
+    _refuse_batch_axis([argument(node, 1, "dim", "axis", default=0)])
+    return conversion.common_signal(argument(node, 0, "tensors"))
 
 
-def _joined(conversion: _Conversion, name: str, node: fx.Node) -> _Signal:
-    _keeps_batch(name, [_argument(node, 1, "dim", "axis", default=0)])
-    return conversion.joint(name, _argument(node, 0, "tensors"))
-
-
-def _reduced(conversion: _Conversion, name: str, node: fx.Node) -> _Signal:
-    signal = conversion.joint(name, [_argument(node, 0, "input")])
+def _reduce(conversion: _Conversion, node: fx.Node) -> _Signal:
+    signal = conversion.common_signal([argument(node, 0, "input")])
     if signal.spikes:
-        _refuse(f"{name} of spikes", "use nn.AvgPool2d, whose k² is known")
-    dims = _argument(node, 1, "dim", "axis")
-    _keeps_batch(name, [0] if dims is None else dims if isinstance(dims, list | tuple) else [dims])
+        raise Unsupported("use nn.AvgPool2d, whose k² is known", because="which takes spikes")
+    dims = argument(node, 1, "dim", "axis")
+    _refuse_batch_axis([0] if dims is None else dims if isinstance(dims, list | tuple) else [dims])
     return signal
 
 
-def _reshaped(conversion: _Conversion, name: str, node: fx.Node) -> _Signal:
-    _keeps_batch(name, [_argument(node, 1, "start_dim", default=0)])
-    return conversion.joint(name, [_argument(node, 0, "input")])
+def _reshape(conversion: _Conversion, node: fx.Node) -> _Signal:
+    _refuse_batch_axis([argument(node, 1, "start_dim", default=0)])
+    return conversion.common_signal([argument(node, 0, "input")])
 
 
-def _keeps_batch(name: str, dims: Iterable[Any]) -> None:
+def _refuse_batch_axis(dims: Iterable[Any]) -> None:
     if 0 in dims:
-        _refuse(f"{name} along the batch", "say which other axes are meant")
+        raise Unsupported("say which other axes are meant", because="which goes along the batch")
 
 
-_FunctionRule = Callable[[_Conversion, str, fx.Node], _Signal]
+_FunctionRule = Callable[[_Conversion, fx.Node], _Signal]
 _FUNCTIONS: dict[str, _FunctionRule] = {
-    **dict.fromkeys((operator.add.__name__, operator.iadd.__name__), _added),
-    "cat": _joined,
-    "flatten": _reshaped,
-    "mean": _reduced,
-    "sum": _reduced,
+    **dict.fromkeys((operator.add.__name__, operator.iadd.__name__), _add),
+    "cat": _concatenate,
+    "flatten": _reshape,
+    "mean": _reduce,
+    "sum": _reduce,
 }

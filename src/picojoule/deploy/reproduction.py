@@ -1,4 +1,4 @@
-"""Whether a program made of a network (an event engine, an exported file) does what the network does.
+"""Comparison of a program made of a network (an event engine, an exported file) with the network itself.
 
 The program runs on its own on some samples. Then the network runs on the same samples, as it is, with the program's
 spikes put in place of those that each spiking layer emits: so every layer is tried on identical inputs, and a spike
@@ -23,11 +23,14 @@ from picojoule.spikes.spiking import first_output, replace_first_output, spiking
 from picojoule.synapses.snapshot import unchanged
 
 NEAR = 1e-4
-"""Of a sample's largest potential in a layer, and of the largest output: what rounding can make of it."""
+"""The share of a sample's largest potential in a layer, and of the largest output, by which rounding may move it.
+
+Among trained networks of the zoo, two millionths were the most that it took (docs/events.md).
+"""
 SCALES = (0.5, 1.0, 1.0, 2.0, 4.0, 8.0)
 """Standard deviations of the noise: the stronger it is, the more layers fire."""
 SAMPLES = 4
-"""Samples of the example beside them."""
+"""Samples of the example that are tried beside the noise."""
 
 
 @dataclass
@@ -43,7 +46,18 @@ Execute = Callable[[Tensor], Executed]
 
 
 def probes(example: Tensor) -> Tensor:
-    """Noise and some samples of the example; zeros in place of noise where the network takes whole numbers."""
+    """Make the samples that a program is compared on: noise, and some samples of the example.
+
+    Args:
+        example: A batch as the network takes it.
+
+    Returns:
+        A batch; zeros take the place of noise where the network takes whole numbers.
+
+    Example:
+        >>> probes(torch.zeros(9, 3)).shape
+        torch.Size([10, 3])
+    """
     samples = example.detach()[:SAMPLES]
     shape = (len(SCALES), *example.shape[1:])
     if not example.is_floating_point():
@@ -54,17 +68,26 @@ def probes(example: Tensor) -> Tensor:
 
 
 def difference(model: nn.Module, images: Tensor, execute: Execute) -> str | None:
-    """Where a program first does something else than the network, in words that go on from "the network:"; or None.
+    """Find where a program first does something else than the network.
 
-    >>> net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
-    >>> difference(net, torch.ones(1, 2), lambda x: Executed(net[1](net[0](x)), {}))
-    >>> difference(net, torch.ones(1, 2), lambda x: Executed(net[1](net[0](x)) + 1, {}))
-    'its output is off by 1'
+    Args:
+        model: The network; it stays as it is.
+        images: The batch to compare on; its first sample is tried alone too.
+        execute: Runs the program on a batch.
+
+    Returns:
+        What differs, as a clause, or None if nothing does.
+
+    Example:
+        >>> net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+        >>> difference(net, torch.ones(1, 2), lambda x: Executed(net[1](net[0](x)), {}))
+        >>> difference(net, torch.ones(1, 2), lambda x: Executed(net[1](net[0](x)) + 1, {}))
+        'its output is off by 1'
     """
-    if not _steady(model, images):
+    if not _is_repeatable(model, images):
         return "its second forward pass gives another output than its first"
     found = _difference(model, images, execute)
-    if found is None and len(images) > 1 and _takes(model, images[:1]):
+    if found is None and len(images) > 1 and _accepts(model, images[:1]):
         found = _difference(model, images[:1], execute)
         return found and f"for a batch of one, {found}"
     return found
@@ -94,16 +117,16 @@ def _difference(model: nn.Module, images: Tensor, execute: Execute) -> str | Non
     return None
 
 
-def _steady(model: nn.Module, images: Tensor) -> bool:
-    """Whether a network gives the same again: what keeps a state, or rolls dice, is no function of its input."""
-    with _measured(model, images):
+def _is_repeatable(model: nn.Module, images: Tensor) -> bool:
+    """Say whether a network gives the same again; with a state or random numbers it is not a function of its input."""
+    with _evaluating(model, images):
         first, second = (_output(model, images) for _ in range(2))
     return first.shape == second.shape and not _outside(second, [first], 0.0).any()
 
 
-def _takes(model: nn.Module, images: Tensor) -> bool:
-    """Whether a network has an answer at all; one that normalises by its batch has none for a batch of one."""
-    with _measured(model, images):
+def _accepts(model: nn.Module, images: Tensor) -> bool:
+    """Say whether a network has an answer at all; one that normalises by its batch has none for a batch of one."""
+    with _evaluating(model, images):
         try:
             model(images.clone())
         except Exception:  # the user's forward pass may raise anything
@@ -112,18 +135,26 @@ def _takes(model: nn.Module, images: Tensor) -> bool:
 
 
 @contextmanager
-def _measured(model: nn.Module, images: Tensor) -> Iterator[None]:
-    """In evaluation mode and in the precision of its weights; the network stays as it was."""
+def _evaluating(model: nn.Module, images: Tensor) -> Iterator[None]:
+    """Keep a network in evaluation mode and in the precision of its weights for a block, and leave it as it was."""
     with unchanged(model), torch.no_grad(), torch.autocast(images.device.type, enabled=False):
         model.eval()
         yield
 
 
 def emitting_once(model: nn.Module, images: Tensor) -> list[str]:
-    """The spiking layers that a forward pass calls once and that return a tensor: what they emit has one name."""
+    """Find the spiking layers that a forward pass calls once and that return a tensor: what they emit has one name.
+
+    Args:
+        model: The network; it stays as it is.
+        images: A batch to run it on.
+
+    Returns:
+        The layers' names, in the order of their calls.
+    """
     calls: dict[str, list[bool]] = {}
     with ExitStack() as stack:
-        stack.enter_context(_measured(model, images))
+        stack.enter_context(_evaluating(model, images))
         for name, layer in spiking_modules(model).items():
 
             def note(module: nn.Module, arguments: Any, output: Any, name: str = name) -> None:
@@ -135,7 +166,7 @@ def emitting_once(model: nn.Module, images: Tensor) -> list[str]:
 
 
 def _outside(theirs: Tensor, own: list[Tensor], slack: float) -> Tensor:
-    """Where a value lies beyond all that the network itself gave; `slack` is relative to the largest of them."""
+    """Mark values beyond all that the network itself gave; `slack` is relative to the largest of them."""
     theirs = theirs.to(own[0])
     if not theirs.is_floating_point():
         return theirs != own[0]
@@ -148,8 +179,8 @@ def _outside(theirs: Tensor, own: list[Tensor], slack: float) -> Tensor:
 
 
 @dataclass
-class _Seen:
-    """What hooks at the end of the network's own see and do in one pass."""
+class _ForcedPass:
+    """What hooks behind the network's own see and do in one pass with given spikes."""
 
     given: Mapping[str, list[Tensor]]
     by: float
@@ -174,10 +205,10 @@ class _Seen:
 
 
 def _forced(model: nn.Module, images: Tensor, given: Mapping[str, list[Tensor]], by: float) -> Executed:
-    """The network's own answer and spikes, each layer fed with the given spikes; the network stays as it was."""
-    seen, spiking = _Seen(given, by), spiking_modules(model)
+    """Run the network with each layer fed with the given spikes; the network stays as it was."""
+    seen, spiking = _ForcedPass(given, by), spiking_modules(model)
     with ExitStack() as stack:
-        stack.enter_context(_measured(model, images))
+        stack.enter_context(_evaluating(model, images))
         for name in given:
             layer = model.get_submodule(name)
 

@@ -162,7 +162,7 @@ def test_a_norm_by_the_statistics_of_the_batch_is_refused_in_a_sentence() -> Non
 def test_a_threshold_is_a_plain_number() -> None:
     net = small()
     next(layer for layer in net.modules() if isinstance(layer, pj.Spike)).threshold = torch.tensor(0.5)  # type: ignore[assignment]
-    with pytest.raises(pj.PicojouleError, match="its threshold is of the type Tensor; give it a plain number"):
+    with pytest.raises(pj.PicojouleError, match="whose threshold is of the type Tensor: give it a plain number"):
         events.compile(net, torch.zeros(1, 1, 8, 8))
 
 

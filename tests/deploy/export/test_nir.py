@@ -19,7 +19,7 @@ import picojoule as pj
 from agreement import compare, lived_in, nir_executor
 from networks import CASES
 from picojoule.deploy.export import to_nir
-from picojoule.deploy.export.nir.draft import checked_by_nir
+from picojoule.deploy.export.nir.builder import checked_by_nir
 
 
 def written(graph: nir.NIRGraph) -> nir.NIRGraph:

@@ -17,6 +17,7 @@ The answer is PyTorch's up to the order of float32 sums, which can flip a neuron
 
 from __future__ import annotations
 
-from picojoule.deploy.events.engine import Engine, Result, compile
+from picojoule.deploy.events.compilation import compile
+from picojoule.deploy.events.engine import Engine, Result
 
 __all__ = ["Engine", "Result", "compile"]

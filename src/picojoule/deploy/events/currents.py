@@ -1,6 +1,7 @@
 """Rules of what stands between synapses and neurons: currents are scaled, added, reshaped, and fire.
 
-What only scales or shifts is carried along (`Affine`) until it meets a threshold, or a sum.
+What only scales or shifts is carried along (`Affine`) until it meets a threshold, or a sum. The rules of layers share
+their arguments with all others: see `lowering`.
 """
 
 from __future__ import annotations
@@ -11,169 +12,251 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from picojoule.deploy.events.draft import Draft, reads, writes
-from picojoule.deploy.events.folding import Affine, Doubles, firing, padded
-from picojoule.deploy.events.program import Kind, Map
+from picojoule.deploy.events.affine import Affine, Doubles, firing, padded
+from picojoule.deploy.events.builder import ProgramBuilder, reads, writes
+from picojoule.deploy.events.program import Map, Opcode
 from picojoule.deploy.events.values import (
     Analog,
     Buffer,
     Counts,
-    Refused,
+    PendingInstruction,
     Spikes,
-    Step,
     Value,
     describe,
     map_of,
     value_of,
 )
+from picojoule.deploy.graph.refusal import Unsupported
 from picojoule.kernels.torch_private import BatchNorm
 
 
-def batch_norm(draft: Draft, name: str, norm: nn.Module, x: Any, shape: tuple[int, ...]) -> Value:
+def batch_norm(builder: ProgramBuilder, name: str, norm: nn.Module, x: Any, shape: tuple[int, ...]) -> Value:
+    """Lower a batch norm of currents: a scale and a shift that are carried along.
+
+    Raises:
+        Unsupported: If it takes spikes, or normalises by the statistics of each batch.
+    """
     assert isinstance(norm, BatchNorm)
     if not isinstance(x, Analog):
-        raise Refused(f"it stands behind {describe(x)}; put it between synapses and a spiking layer")
-    if norm.running_mean is None:
-        raise Refused("let it track running statistics")
+        raise Unsupported("put it between synapses and a spiking layer", because=f"which stands behind {describe(x)}")
     return replace(x, affine=x.affine.then(Affine.of_batch_norm(norm)))
 
 
-def reshape(draft: Draft, given: Any, shape: tuple[int, ...]) -> Value:
+def reshape(builder: ProgramBuilder, given: Any, shape: tuple[int, ...]) -> Value:
+    """Lower a flattening, which costs nothing for spikes: the next weights are read in another order.
+
+    Raises:
+        Unsupported: If it is another change of shape.
+    """
     x = value_of(given)
     if map_of(shape) == x.map:
         return x
     if shape[1:] != (x.map.neurons,):
-        raise Refused("flatten to [batch, features] or leave the shape as it is")
+        raise Unsupported("flatten to [batch, features] or leave the shape as it is")
     if not isinstance(x, Analog):
         return x  # read through the next weights
-    x = plain(draft, x)
+    x = materialized(builder, x)
     flat = Map(x.map.neurons)
     if x.planar:
-        return Analog(flat, x.numbers, Affine.identity(flat.channels), pixels=x.pixels)
-    target = draft.buffer(flat)
+        return Analog(flat, x.numbers, Affine.identity(flat.channels), from_input=x.from_input)
+    target = builder.buffer(flat)
     fields = {**writes(flat, target), **reads(x)}
-    draft.step(Kind.FLATTEN, **fields)
-    return Analog(flat, target, Affine.identity(flat.channels), pixels=x.pixels)
+    builder.add(Opcode.FLATTEN, **fields)
+    return Analog(flat, target, Affine.identity(flat.channels), from_input=x.from_input)
 
 
-def fire(draft: Draft, name: str, x: Any, threshold: float, shape: tuple[int, ...]) -> Value:
+def fire(builder: ProgramBuilder, name: str, x: Any, threshold: float, shape: tuple[int, ...]) -> Value:
+    """Lower a spiking layer: by the synapses before it where they can compare, else by an instruction of its own.
+
+    Raises:
+        Unsupported: If it takes anything but currents, or its threshold is not a number.
+    """
     if not isinstance(x, Analog):
-        raise Refused(f"it takes {describe(x)}; give it currents")
+        raise Unsupported("give it currents", because=f"which takes {describe(x)}")
     if not isinstance(threshold, int | float):  # whatever was set on the layer since
-        raise Refused(f"its threshold is of the type {type(threshold).__name__}; give it a plain number")
-    x = interleaved(draft, x)
+        raise Unsupported(
+            "give it a plain number", because=f"whose threshold is of the type {type(threshold).__name__}"
+        )
+    x = channels_last(builder, x)
     sign, t = firing(x.affine, threshold)
-    spikes = Spikes(x.map, draft.mask(x.map))
-    step = x.made_by
-    if step is not None and _can_fire(step, sign):
-        step.scale_outputs(sign)
-        step.fields |= {"target": spikes.mask, "fires": 1}
+    spikes = Spikes(x.map, builder.mask(x.map))
+    instruction = x.producer
+    if instruction is not None and _can_fire(instruction, sign):
+        instruction.scale_outputs(sign)
+        instruction.fields |= {"target": spikes.mask, "fires": 1}
     else:
-        gain = draft.constant(padded(sign, x.map.pitch))
-        step = draft.step(Kind.FIRE, source=x.numbers, scales=gain, **writes(x.map, spikes.mask))
+        gain = builder.constant(padded(sign, x.map.pitch))
+        instruction = builder.add(Opcode.FIRE, source=x.numbers, scales=gain, **writes(x.map, spikes.mask))
     # No current reaches NaN: the lanes beside the channels stay silent.
-    step.fields["threshold"] = draft.constant(padded(t, x.map.pitch, np.nan))
-    return draft.emits(name, spikes, shape, step, relay=False)
+    instruction.fields["threshold"] = builder.constant(padded(t, x.map.pitch, np.nan))
+    return builder.add_spike_output(name, spikes, shape, instruction, relay=False)
 
 
-def plain(draft: Draft, x: Analog) -> Analog:
-    """The same numbers with nothing left to be done to them."""
+def materialized(builder: ProgramBuilder, x: Analog) -> Analog:
+    """Carry out the scale and shift that a current carries along.
+
+    Args:
+        builder: The program.
+        x: The current.
+
+    Returns:
+        The same current with nothing left to be done to its numbers.
+    """
     if x.affine.is_identity:
         return x
-    step = x.made_by
-    if step is not None:
-        step.scale_outputs(x.affine.gain, x.affine.shift)
+    if x.producer is not None:
+        x.producer.scale_outputs(x.affine.gain, x.affine.shift)
         return replace(x, affine=Affine.identity(x.map.channels))
-    return combined(draft, x, None)
+    return combined(builder, x, None)
 
 
-def interleaved(draft: Draft, x: Analog) -> Analog:
-    """The same numbers pixel by pixel."""
+def channels_last(builder: ProgramBuilder, x: Analog) -> Analog:
+    """Lay a current out pixel by pixel.
+
+    Args:
+        builder: The program.
+        x: The current, perhaps channel by channel.
+
+    Returns:
+        The same current, each pixel's channels side by side.
+    """
     if not x.planar:
         return x
-    target = draft.buffer(x.map)
-    draft.step(Kind.INTERLEAVE, source=x.numbers, **writes(x.map, target))
+    target = builder.buffer(x.map)
+    builder.add(Opcode.INTERLEAVE, source=x.numbers, **writes(x.map, target))
     return replace(x, numbers=target, planar=False)
 
 
-def combined(draft: Draft, x: Analog, y: Analog | None) -> Analog:
-    x = interleaved(draft, x)
-    target = draft.buffer(x.map)
+def combined(builder: ProgramBuilder, x: Analog, y: Analog | None) -> Analog:
+    """Add two currents, or carry out the scale and shift of one.
+
+    Args:
+        builder: The program.
+        x: A current.
+        y: Another one of the same map, or None.
+
+    Returns:
+        Their sum.
+    """
+    x = channels_last(builder, x)
+    target = builder.buffer(x.map)
     shift = x.affine.shift if y is None else x.affine.shift + y.affine.shift
-    draft.step(
-        Kind.COMBINE,
+    builder.add(
+        Opcode.COMBINE,
         source=x.numbers,
         other=-1 if y is None else y.numbers,
-        scales=draft.constant(padded(x.affine.gain, x.map.pitch)),
-        weights=-1 if y is None else draft.constant(padded(y.affine.gain, x.map.pitch)),
-        init=draft.constant(padded(shift, x.map.pitch)),
+        scales=builder.constant(padded(x.affine.gain, x.map.pitch)),
+        weights=-1 if y is None else builder.constant(padded(y.affine.gain, x.map.pitch)),
+        init=builder.constant(padded(shift, x.map.pitch)),
         **writes(x.map, target),
     )
-    both = x.pixels and (y is None or y.pixels)
-    return Analog(x.map, target, Affine.identity(x.map.channels), pixels=both)
+    from_input = x.from_input and (y is None or y.from_input)
+    return Analog(x.map, target, Affine.identity(x.map.channels), from_input=from_input)
 
 
 def scaled(x: Any, factor: float) -> Value:
+    """Lower a product with a constant, which is carried along.
+
+    Args:
+        x: The current.
+        factor: The constant.
+
+    Returns:
+        The scaled current.
+
+    Raises:
+        Unsupported: If it scales anything but currents.
+    """
     if not isinstance(x, Analog):
-        raise Refused(f"it scales {describe(x)}; put the scale into the weights")
+        raise Unsupported("put the scale into the weights", because=f"which scales {describe(x)}")
     return replace(x, affine=x.affine.then(Affine(np.array(factor), np.array(0.0))))
 
 
-def add(draft: Draft, x: Any, y: Any) -> Value:
+def add(builder: ProgramBuilder, x: Any, y: Any) -> Value:
+    """Lower a sum: of currents, of spikes, of both, or with a constant.
+
+    Args:
+        builder: The program.
+        x: A value or a number.
+        y: A value or a number.
+
+    Returns:
+        The sum.
+
+    Raises:
+        Unsupported: If a number is added to spikes, or the maps differ.
+    """
     if isinstance(x, int | float) or isinstance(y, int | float):
         number, x = (x, y) if isinstance(x, int | float) else (y, x)
         if not isinstance(x, Analog):
-            raise Refused(f"it adds a number to {describe(x)}; make it a bias")
+            raise Unsupported("make it a bias", because=f"which adds a number to {describe(x)}")
         return replace(x, affine=x.affine.then(Affine(np.array(1.0), np.array(float(number)))))
     x, y = value_of(x), value_of(y)
     if x.map != y.map:
-        raise Refused("add values of the same shape")
+        raise Unsupported("add values of the same shape")
     if not isinstance(x, Analog) and not isinstance(y, Analog):
-        return _summed(draft, as_counts(draft, x), as_counts(draft, y))
-    x, y = as_analog(draft, x), as_analog(draft, y)
+        return _summed(builder, as_counts(builder, x), as_counts(builder, y))
+    x, y = as_analog(builder, x), as_analog(builder, y)
     for fresh, other in ((x, y), (y, x)):
-        if _takes_in(draft, fresh, other):
-            fresh = plain(draft, fresh)
-            assert fresh.made_by is not None
-            fresh.made_by.fields["other"] = other.numbers
+        if _takes_in(builder, fresh, other):
+            fresh = materialized(builder, fresh)
+            assert fresh.producer is not None
+            fresh.producer.fields["other"] = other.numbers
             return fresh
-    return combined(draft, x, y)
+    return combined(builder, x, y)
 
 
-def _takes_in(draft: Draft, fresh: Analog, other: Analog) -> bool:
-    """Whether synapses can begin with the other operand instead of zero: it has to be there before they run."""
-    if fresh.made_by is None or "other" in fresh.made_by.fields or not other.affine.is_identity:
+def _takes_in(builder: ProgramBuilder, fresh: Analog, other: Analog) -> bool:
+    """Say whether synapses can begin with the other operand instead of zero: it has to be there before they run."""
+    if fresh.producer is None or "other" in fresh.producer.fields or not other.affine.is_identity:
         return False
-    here = draft.steps.index(fresh.made_by)
-    return not any(other.numbers is step.fields.get("target") for step in draft.steps[here:])
+    here = builder.instructions.index(fresh.producer)
+    return not any(other.numbers is later.fields.get("target") for later in builder.instructions[here:])
 
 
-def as_counts(draft: Draft, x: Spikes | Counts) -> Counts:
+def as_counts(builder: ProgramBuilder, x: Spikes | Counts) -> Counts:
+    """Make numbers of binary spikes.
+
+    Args:
+        builder: The program.
+        x: Spikes, or numbers made of them already.
+
+    Returns:
+        The numbers.
+    """
     if isinstance(x, Counts):
         return x
-    target = draft.buffer(x.map)
-    draft.step(Kind.SPREAD, source=x.mask, **writes(x.map, target))
+    target = builder.buffer(x.map)
+    builder.add(Opcode.UNPACK, source=x.mask, **writes(x.map, target))
     return Counts(x.map, target, target, scale=1.0, most=1)
 
 
-def as_analog(draft: Draft, x: Value) -> Analog:
-    """Spikes that are added to currents are currents."""
+def as_analog(builder: ProgramBuilder, x: Value) -> Analog:
+    """Make a current of any value: spikes that are added to currents are currents.
+
+    Args:
+        builder: The program.
+        x: The value.
+
+    Returns:
+        The current, pixel by pixel.
+    """
     if isinstance(x, Analog):
-        return interleaved(draft, x)
-    return Analog(x.map, as_counts(draft, x).values, Affine.identity(x.map.channels))
+        return channels_last(builder, x)
+    return Analog(x.map, as_counts(builder, x).values, Affine.identity(x.map.channels))
 
 
-def _summed(draft: Draft, x: Counts, y: Counts) -> Counts:
+def _summed(builder: ProgramBuilder, x: Counts, y: Counts) -> Counts:
     def add(a: Buffer, b: Buffer) -> Buffer:
         identity = Affine.identity(x.map.channels)
-        return combined(draft, Analog(x.map, a, identity), Analog(x.map, b, identity)).numbers
+        return combined(builder, Analog(x.map, a, identity), Analog(x.map, b, identity)).numbers
 
     values = add(x.values, y.values)
-    plain = x.values is x.counts and y.values is y.counts
-    counts = values if plain else add(x.counts, y.counts)
+    whole = x.values is x.counts and y.values is y.counts
+    counts = values if whole else add(x.counts, y.counts)
     return Counts(x.map, values, counts, x.scale if x.scale == y.scale else None, x.most + y.most)
 
 
-def _can_fire(step: Step, sign: Doubles) -> bool:
-    """Whether synapses can compare their own sums: what was added from elsewhere cannot be turned round with them."""
-    return "other" not in step.fields or bool((sign > 0).all())
+def _can_fire(synapses: PendingInstruction, sign: Doubles) -> bool:
+    """Say whether synapses can compare their own sums: what they were given to add cannot be turned round with them."""
+    return "other" not in synapses.fields or bool((sign > 0).all())

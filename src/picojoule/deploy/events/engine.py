@@ -11,26 +11,20 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from picojoule.deploy.events.draft import Weights
-from picojoule.deploy.events.graph import captured
-from picojoule.deploy.events.lowering import lower
 from picojoule.deploy.events.program import WORD, Memory, Program, SpikeMap
-from picojoule.deploy.reproduction import Executed, difference, probes
-from picojoule.errors import PicojouleError, unknown
+from picojoule.deploy.reproduction import Executed
+from picojoule.errors import PicojouleError
 from picojoule.io.background import run_in_thread, share_among_threads
-from picojoule.neurons.spike import Spike
 from picojoule.spikes.activity import Activity
 from picojoule.spikes.layout import TimeLayout
-from picojoule.spikes.spiking import spiking_modules, unwrap
 from picojoule.synapses.table import Synapses
-from picojoule.synapses.trace import trace
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Answers to a batch, and what each of them took."""
+    """The answers to a batch, and what each of them took."""
 
     logits: Tensor
     """What the network returns, [B, …]."""
@@ -42,7 +36,7 @@ class Result:
 
     @property
     def spikes(self) -> dict[str, Tensor]:
-        """How many spikes each spiking layer and each relay emitted, [B], by the layer's name."""
+        """Numbers of spikes [B] that each spiking layer and each relay emitted, by the layer's name."""
         names = (layer.name for layer in self.program.spiking)
         return {name: torch.from_numpy(column) for name, column in zip(names, self.spike_counts.T, strict=True)}
 
@@ -59,29 +53,46 @@ class Result:
 
 
 class Engine:
-    """A network that costs as much as it fires. `picojoule.events.compile` makes one.
+    """A compiled network whose time is proportional to the synaptic operations that it does.
 
-    It is called with a batch and holds no state from one call to the next; several threads may call it at once.
+    `picojoule.events.compile` makes one. It is called with a batch and holds no state from one call to the next;
+    several threads may call it at once.
+
+    Args:
+        program: The compiled network.
+        synapses: ψ of the network, exact.
+        threads: How many threads share the images of a batch.
+
+    Raises:
+        PicojouleError: If Numba is not installed.
     """
 
     def __init__(self, program: Program, synapses: Synapses, threads: int) -> None:
-        from picojoule.deploy.events import kernels  # brings Numba
-
-        self._execute: Callable[..., None] = kernels.execute
+        self._execute = load_kernels()
         self._program = program
         self._outputs = math.prod(program.output_shape)
         self.synapses = synapses
         """ψ of the network, exact."""
         self.threads = threads
-        """Images of a batch are shared out among so many."""
+        """How many threads share the images of a batch."""
         self._memories: list[Memory] = []
         start = time.perf_counter()
         run_in_thread(lambda: self(torch.zeros(1, *program.input_shape)))  # no interruption is lost in the compiler
         self.compilation_seconds = time.perf_counter() - start
-        """What the first call took: making machine code, or reading it from Numba's cache."""
+        """Seconds of the first call: making machine code, or reading it from Numba's cache."""
 
     def __call__(self, images: Tensor | NDArray[np.float32]) -> Result:
-        """Answer a batch [B, …]."""
+        """Answer a batch.
+
+        Args:
+            images: A batch [B, …] of samples of the shape that the engine was compiled for.
+
+        Returns:
+            Logits, spikes and synaptic operations of each image.
+
+        Raises:
+            PicojouleError: If the batch is not one of that shape.
+        """
         rows = self._rows(images)
         program, samples = self._program, len(rows)
         outputs = np.empty((samples, self._outputs), dtype=np.float32)
@@ -100,13 +111,23 @@ class Engine:
         return Result(logits, program, spikes, synops)
 
     def watch(self, images: Tensor | NDArray[np.float32]) -> Activity:
-        """The spikes themselves, as `picojoule.watch` shows those of PyTorch; image by image, for tests and study."""
+        """Record the spikes themselves, as `picojoule.watch` does those of PyTorch; for tests and study, as it is slow.
+
+        Args:
+            images: A batch, as in a call.
+
+        Returns:
+            The spikes of every spiking layer and relay.
+
+        Raises:
+            PicojouleError: If the batch is not of the shape that the engine was compiled for.
+        """
         emitted: dict[str, list[NDArray[np.float32]]] = {layer.name: [] for layer in self._program.spiking}
         memory = Memory.of(self._program)
         for row in self._rows(images):
             counts = [np.zeros((1, n), dtype=np.int64) for n in (len(emitted), len(self._program.synaptic))]
             output = np.empty((1, self._outputs), dtype=np.float32)
-            self._execute(self._program.operations, row[None], output, *counts, *memory)
+            self._execute(self._program.instructions, row[None], output, *counts, *memory)
             for layer in self._program.spiking:
                 emitted[layer.name].append(_spikes(layer, memory))
         activity = Activity(TimeLayout())
@@ -115,7 +136,14 @@ class Engine:
         return activity
 
     def executed(self, images: Tensor) -> Executed:
-        """Answer and spikes, for a comparison with the network."""
+        """Answer a batch and record its spikes, for a comparison with the network.
+
+        Args:
+            images: A batch, as in a call.
+
+        Returns:
+            Answer and spikes.
+        """
         activity = self.watch(images)
         return Executed(self(images).logits, {name: [activity[name]] for name in activity})
 
@@ -124,11 +152,11 @@ class Engine:
             memory = self._memories.pop()
         except IndexError:  # another call has it
             memory = Memory.of(self._program)
-        self._execute(self._program.operations, *arrays, *memory)
+        self._execute(self._program.instructions, *arrays, *memory)
         self._memories.append(memory)
 
     def _rows(self, images: Tensor | NDArray[np.float32]) -> NDArray[np.float32]:
-        """A batch as flat rows of float32."""
+        """Lay a batch out as flat rows of float32."""
         shape = self._program.input_shape
         if not _is_batch(images):
             is_array = isinstance(images, Tensor | np.ndarray)
@@ -146,65 +174,26 @@ class Engine:
         return np.ascontiguousarray(array, dtype=np.float32).reshape(len(array), math.prod(shape))
 
 
-def compile(model: nn.Module, example: Tensor, *, weights: Weights = "float32", threads: int = 1) -> Engine:
-    """Compile a spiking network of single-step neurons into an engine that walks only its spikes.
+def load_kernels() -> Callable[..., None]:
+    """Import the compiled kernels, which need Numba.
 
-    `example` is a batch as the model takes it. On its first samples, and on noise, the engine is compared with the
-    model layer by layer, spikes and synaptic operations included; a network that it does not reproduce is refused. So
-    real images are worth more there than zeros. `weights="int8"` stores the weights of all that spikes feed as bytes,
-    with a scale for each output channel, and adds them up in whole numbers; what is compared is the network before
-    that. `threads` share the images of a batch; one image is the work of one thread.
+    Returns:
+        The function that runs a program.
 
-    >>> import picojoule as pj
-    >>> net = pj.zoo.create("cnn7").eval()
-    >>> images = torch.rand(2, 1, 32, 32)
-    >>> result = compile(net, images)(images)
-    >>> torch.allclose(result.logits, net(images), atol=1e-4), result.synops.shape
-    (True, torch.Size([2]))
+    Raises:
+        PicojouleError: If Numba is not installed.
     """
-    if weights not in ("float32", "int8"):
-        raise unknown("weights", str(weights), ("float32", "int8"))
-    if type(threads) is not int or threads < 1:
-        raise PicojouleError(f"threads={threads!r} is no number of threads: give a whole number from 1 up")
-    model = unwrap(model)
-    if not isinstance(model, nn.Module):
-        raise PicojouleError(f"only an nn.Module can be compiled, not {type(model).__name__}")
-    for name, layer in spiking_modules(model).items():
-        if type(layer) is not Spike:
-            raise PicojouleError(
-                f"the event engine cannot run the layer {name!r} ({type(layer).__name__}): use picojoule.Spike as its "
-                "neuron, or use the dense engine"
-            )
-    if not isinstance(example, Tensor):
-        raise PicojouleError(f"the event engine needs a tensor as its example, not {type(example).__name__}")
-    synapses = trace(model, example)
-    with captured(model, tuple(example.shape[1:])) as graph:
-        programs = [lower(model, graph, kind) for kind in dict.fromkeys(("float32", weights))]
-    engines = [Engine(program, synapses, threads) for program in programs]
-    images = probes(example.to(next(model.parameters(), example)))
-    found = difference(model, images, engines[0].executed)
-    if found is not None:
+    try:
+        import numba  # noqa: F401
+    except ImportError:
         raise PicojouleError(
-            f"the event engine does not reproduce {type(model).__name__} ({found}): leave out of its forward pass what "
-            "is not in the weights and settings of its layers, or use the dense engine"
-        )
-    for engine in engines:
-        _check_operations(engine, images)
-    return engines[-1]
+            "the event engine needs the package numba: install it with `pip install 'picojoule[events]'`, or use the "
+            "dense engine"
+        ) from None
+    from picojoule.deploy.events import kernels
 
-
-def _check_operations(engine: Engine, images: Tensor) -> None:
-    """The operations that an engine counts must be those of the spikes that it emits, by ψ."""
-    activity, result = engine.watch(images), engine(images)
-    expected = torch.zeros(len(images), dtype=torch.float64)
-    for name, layer in engine.synapses.items():
-        if layer.fan_out.any():
-            expected += (activity[name].double() * layer.fan_out).flatten(1).sum(1)
-    if not torch.equal(expected.long(), result.synops):
-        raise PicojouleError(
-            f"the event engine counts other synaptic operations than ψ ({result.synops.tolist()} instead of "
-            f"{expected.long().tolist()} on noise): use the dense engine"
-        )
+    execute: Callable[..., None] = kernels.execute
+    return execute
 
 
 def _is_batch(images: object) -> bool:
@@ -215,14 +204,14 @@ def _is_batch(images: object) -> bool:
 
 
 def _spikes(layer: SpikeMap, memory: Memory) -> NDArray[np.float32]:
-    """What one layer has left in memory, in the shape that the network shows."""
+    """Read what one layer has left in memory, in the shape that the network shows."""
     size = layer.map
     if layer.binary:
-        words = memory.masks[layer.at : layer.at + size.pixels * size.words].reshape(size.pixels, size.words)
+        words = memory.masks[layer.address : layer.address + size.pixels * size.words].reshape(size.pixels, size.words)
         places = np.arange(size.channels)
         bits = (words[:, places // WORD] >> (places % WORD).astype(np.uint64)) & np.uint64(1)
         numbers = bits.astype(np.float32)
     else:
-        here = memory.maps[layer.at : layer.at + size.pixels * size.pitch]
+        here = memory.maps[layer.address : layer.address + size.pixels * size.pitch]
         numbers = here.reshape(size.pixels, size.pitch)[:, : size.channels].copy()
     return np.ascontiguousarray(numbers.T).reshape(layer.shape)

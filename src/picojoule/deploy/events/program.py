@@ -1,7 +1,7 @@
-"""A compiled network: a short list of operations and the memory that they work on.
+"""A compiled network: a short list of instructions and the memory that they work on.
 
 Everything is flat. Maps are channels-last: a pixel of `Map.pitch` float32 numbers, or of `Map.words` 64-bit words with
-one bit a neuron. Weights of a synaptic layer are `[block][kernel row][kernel column][input channel][lane]`, where a
+one bit per neuron. Weights of a synaptic layer are `[block][kernel row][kernel column][input channel][lane]`, where a
 block is as many output channels as one vector has lanes: what one spike adds to one block is contiguous.
 """
 
@@ -22,15 +22,15 @@ LARGEST_TILE = 1 << 19
 """Weight rows that are listed before they are added up: the list of a part of the output map, if need be."""
 
 
-class Kind(IntEnum):
-    """What an operation does. Numba reads them as plain numbers."""
+class Opcode(IntEnum):
+    """What an instruction does. Numba reads them as plain numbers."""
 
     INPUT = auto()  # an image as it comes: channel by channel
     INTERLEAVE = auto()  # the same as a channels-last map
     SYNAPSES = auto()  # adds up the weights of what is active; fires, or writes currents
     FIRE = auto()  # currents to spikes
     COMBINE = auto()  # a·x + b·y + c, channel by channel
-    SPREAD = auto()  # spikes as numbers
+    UNPACK = auto()  # bits of spikes as numbers
     FLATTEN = auto()  # a map as one pixel of many channels
     PLACE = auto()  # one group's channels into the whole map
     SUM_SPIKES = auto()  # average pool of spikes: what passes, and how many spikes that is
@@ -41,7 +41,7 @@ class Kind(IntEnum):
 
 FIELDS = (
     # where: offsets into masks (spikes), maps (numbers) or constants (weights and the like); -1 is nothing
-    *("kind", "source", "counts", "other", "target", "weights", "bytes", "scales", "init", "threshold"),
+    *("opcode", "source", "counts", "other", "target", "weights", "bytes", "scales", "init", "threshold"),
     # the part of the input's channels that is read, and the map they are in
     *("first", "last", "in_height", "in_width", "in_pitch", "in_words", "channel_step", "pixel_step"),
     # the target map
@@ -53,8 +53,8 @@ FIELDS = (
     # flags, tables of windows, and which counters to advance (of synaptic operations, of spikes)
     *("spiking", "dense", "repeated", "fires", "streamed", "largest", "windows", "counter", "emitter"),
 )
-OPERATION = np.dtype([(name, np.int64) for name in FIELDS])
-Operation = Any
+INSTRUCTION = np.dtype([(name, np.int64) for name in FIELDS])
+Instruction = Any
 """One such record, as compiled code sees it: with its fields as attributes."""
 
 
@@ -68,10 +68,12 @@ class Map:
 
     @property
     def pixels(self) -> int:
+        """Pixels of the map."""
         return self.height * self.width
 
     @property
     def neurons(self) -> int:
+        """Values of the map: channels times pixels."""
         return self.channels * self.pixels
 
     @property
@@ -86,6 +88,7 @@ class Map:
 
     @property
     def words(self) -> int:
+        """64-bit words that the spikes of one pixel take."""
         return -(-self.channels // WORD)
 
 
@@ -96,18 +99,19 @@ class SpikeMap:
     name: str
     map: Map
     shape: tuple[int, ...]
-    """As the network shows it."""
+    """The shape that the network shows, without its batch axis."""
     relay: bool
     binary: bool
     """Bits among the masks; else numbers among the maps, as a relay of spike counts leaves them."""
-    at: int
+    address: int
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
     """What the kernels run, and how much memory they need for it."""
 
-    operations: NDArray[Any]
+    instructions: NDArray[Any]
+    """Records of `INSTRUCTION`."""
     constants: Floats
     bytes: NDArray[np.int8]
     tables: NDArray[np.int32]
@@ -121,9 +125,10 @@ class Program:
 
 
 class Memory(NamedTuple):
-    """All that a running program reads and writes. The first three never change; the rest belongs to one thread.
+    """Everything that a running program reads and writes.
 
-    The order is that of the arguments of `kernels.execute`.
+    The first three never change; the rest belongs to one thread. The order is that of the
+    arguments of `kernels.execute`.
     """
 
     constants: Floats
@@ -150,9 +155,17 @@ class Memory(NamedTuple):
 
     @classmethod
     def of(cls, program: Program) -> Memory:
-        ops = program.operations
-        synaptic = ops[ops["kind"] == Kind.SYNAPSES]
-        listing = ops[np.isin(ops["kind"], (Kind.SYNAPSES, Kind.SUM_SPIKES))]
+        """Allocate what a program needs, for one thread.
+
+        Args:
+            program: The program.
+
+        Returns:
+            The memory; constants, bytes and tables are the program's own.
+        """
+        instructions = program.instructions
+        synaptic = instructions[instructions["opcode"] == Opcode.SYNAPSES]
+        listing = instructions[np.isin(instructions["opcode"], (Opcode.SYNAPSES, Opcode.SUM_SPIKES))]
         pixels = int((listing["in_height"] * listing["in_width"]).max(initial=0))
         entries = listing["in_height"] * listing["in_width"] * (listing["last"] - listing["first"])
         most = int((entries * np.maximum(listing["repeated"], 1)).max(initial=0))
@@ -176,7 +189,14 @@ class Memory(NamedTuple):
 
 
 def aligned(numbers: int) -> Floats:
-    """Zeros that begin at a cache line, so that no vector lies across two."""
+    """Allocate zeros that begin at a cache line, so that no vector lies across two.
+
+    Args:
+        numbers: How many.
+
+    Returns:
+        The zeros.
+    """
     room = np.zeros(numbers + 16, dtype=np.float32)
     first = (-room.ctypes.data % 64) // 4
     return room[first : first + numbers]

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from picojoule.deploy.events.currents import plain
-from picojoule.deploy.events.draft import Draft, reads, writes
-from picojoule.deploy.events.folding import Affine, Doubles, as_rows, doubles, floats, pair
-from picojoule.deploy.events.program import LARGEST_TILE, Floats, Kind, Map
-from picojoule.deploy.events.values import Analog, Buffer, Counts, Refused, Value, map_of, value_of
+from picojoule.deploy.events.affine import Affine, Doubles, doubles
+from picojoule.deploy.events.builder import ProgramBuilder, reads, writes
+from picojoule.deploy.events.currents import materialized
+from picojoule.deploy.events.program import LARGEST_TILE, Floats, Map, Opcode
+from picojoule.deploy.events.values import Analog, Buffer, Counts, Value, map_of, value_of
+from picojoule.deploy.events.weights import as_rows, floats
+from picojoule.deploy.graph.refusal import Unsupported
 from picojoule.kernels.torch_private import padding_of
 from picojoule.synapses.tags import pruned_tensors
 
@@ -19,39 +21,49 @@ MANY_WEIGHTS, FEW_PIXELS = 1 << 20, 4
 """Beyond so many weights, used for so few pixels, the order of reading memory matters more than registers."""
 
 
-def convolution(draft: Draft, name: str, conv: nn.Module, x: Any, shape: tuple[int, ...]) -> Value:
+def convolution(builder: ProgramBuilder, name: str, conv: nn.Module, x: Any, shape: tuple[int, ...]) -> Value:
+    """Lower a convolution along one or two axes.
+
+    Raises:
+        Unsupported: If it pads with anything but zeros, or takes anything but spikes or the network's input.
+    """
     assert isinstance(conv, nn.Conv1d | nn.Conv2d)
     if conv.padding_mode != "zeros":
-        raise Refused("pad with zeros")
+        raise Unsupported("pad with zeros")
     weight, mask = _weight(conv)
     pads = padding_of(conv)  # left, right, top, bottom: the last axis comes first
     return _synapses(
-        draft,
+        builder,
         name,
         x,
         map_of(shape),
         _two_dimensional(weight),
         None if mask is None else _two_dimensional(mask),
         None if conv.bias is None else doubles(conv.bias),
-        stride=pair(conv, conv.stride),
+        stride=_height_width(conv, conv.stride),
         pad=(0 if isinstance(conv, nn.Conv1d) else pads[2], pads[0]),
-        dilation=pair(conv, conv.dilation),
+        dilation=_height_width(conv, conv.dilation),
         groups=conv.groups,
     )
 
 
-def linear(draft: Draft, name: str, layer: nn.Module, x: Any, shape: tuple[int, ...]) -> Value:
+def linear(builder: ProgramBuilder, name: str, layer: nn.Module, x: Any, shape: tuple[int, ...]) -> Value:
+    """Lower a linear layer, as a convolution whose window is the whole map.
+
+    Raises:
+        Unsupported: If what it takes is not flat, or neither spikes nor the network's input.
+    """
     assert isinstance(layer, nn.Linear)
     if len(shape) != 2:
-        raise Refused("flatten what it takes to [batch, features]")
+        raise Unsupported("flatten what it takes to [batch, features]")
     source = value_of(x).map
     if source.neurons != layer.in_features:
-        raise Refused("flatten what it takes to [batch, features]")
+        raise Unsupported("flatten what it takes to [batch, features]")
     weight, mask = _weight(layer)
     # A window as large as the map: flattening needs no work of its own.
     window = (layer.out_features, source.channels, source.height, source.width)
     return _synapses(
-        draft,
+        builder,
         name,
         x,
         map_of(shape),
@@ -62,7 +74,7 @@ def linear(draft: Draft, name: str, layer: nn.Module, x: Any, shape: tuple[int, 
 
 
 def _synapses(
-    draft: Draft,
+    builder: ProgramBuilder,
     name: str,
     x: Any,
     target: Map,
@@ -75,30 +87,30 @@ def _synapses(
     dilation: tuple[int, int] = (1, 1),
     groups: int = 1,
 ) -> Analog:
-    """Currents of `target`'s shape; weight [O, I / groups, KH, KW], mask 0 where a synapse was pruned away."""
+    """Add synapses to `target`; weight [O, I / groups, KH, KW], mask 0 where a synapse was pruned away."""
     x = value_of(x)
     if isinstance(x, Analog):
-        if not x.pixels:
-            raise Refused("let nothing but spikes or the network's input reach it")
-        x = plain(draft, x)  # planar or not: this is the one that can read both
+        if not x.from_input:
+            raise Unsupported("let nothing but spikes or the network's input reach it")
+        x = materialized(builder, x)  # planar or not: this is the one that can read both
     counted = not isinstance(x, Analog)
-    if counted and name not in draft.synaptic:
-        draft.synaptic.append(name)
+    if counted and name not in builder.synaptic:
+        builder.synaptic.append(name)
     outputs, inputs, kernel_h, kernel_w = weight.shape
     part = Map(outputs // groups, target.height, target.width)
     bias = np.zeros(outputs) if bias is None else bias
-    whole = draft.buffer(target) if groups > 1 else None
-    step = None
+    whole = builder.buffer(target) if groups > 1 else None
+    instruction = None
     for group in range(groups):
         these = slice(group * part.channels, (group + 1) * part.channels)
         rows = inputs * kernel_h * kernel_w
         lanes = part.lanes
         if rows * lanes >= 1 << 31:
-            raise Refused("make it smaller")
-        step = draft.step(
-            Kind.SYNAPSES,
+            raise Unsupported("make it smaller")
+        instruction = builder.add(
+            Opcode.SYNAPSES,
             **reads(x, group * inputs, (group + 1) * inputs),
-            **writes(part, draft.buffer(part)),
+            **writes(part, builder.buffer(part)),
             kernel_h=kernel_h,
             kernel_w=kernel_w,
             stride_h=stride[0],
@@ -111,39 +123,46 @@ def _synapses(
             blocks=part.pitch // lanes,
             rows=rows,
             fan=part.channels,
-            fan_table=-1 if mask is None else draft.table(_fans(mask[these])),
+            fan_table=-1 if mask is None else builder.table(_fans(mask[these])),
             streamed=int(lanes == 64 and part.pixels <= FEW_PIXELS and weight[these].size > MANY_WEIGHTS),
             tile=min(part.pixels, max(1, LARGEST_TILE // rows)),
-            counter=draft.synaptic.index(name) if counted else -1,
+            counter=builder.synaptic.index(name) if counted else -1,
         )
-        step.rows, step.init = as_rows(weight[these], lanes), bias[these]
-        if draft.weights == "int8" and isinstance(x, Counts) and x.scale is not None:
-            step.fields["repeated"], step.scale = x.most, x.scale
+        instruction.rows, instruction.init = as_rows(weight[these], lanes), bias[these]
+        if builder.weights == "int8" and isinstance(x, Counts) and x.scale is not None:
+            instruction.fields["repeated"], instruction.scale = x.most, x.scale
         if whole is not None:
-            made = step.fields["target"]
+            part_numbers = instruction.fields["target"]
             fields = {**writes(target, whole), "in_pitch": part.pitch, "last": part.channels}
-            draft.step(Kind.PLACE, source=made, **fields, out_first=these.start)
+            builder.add(Opcode.PLACE, source=part_numbers, **fields, out_first=these.start)
     if whole is not None:
         return Analog(target, whole, Affine.identity(outputs))
-    assert step is not None
-    numbers = step.fields["target"]
+    assert instruction is not None
+    numbers = instruction.fields["target"]
     assert isinstance(numbers, Buffer)
-    return Analog(target, numbers, Affine.identity(outputs), made_by=step)
+    return Analog(target, numbers, Affine.identity(outputs), producer=instruction)
 
 
 def _weight(module: nn.Module) -> tuple[Floats, Floats | None]:
-    """A layer's weights as the forward pass has left them, and what `torch.nn.utils.prune` spared of them."""
+    """Read a layer's weights as the forward pass has left them, and what `torch.nn.utils.prune` spared of them."""
     weight, mask = module.weight, module.weight_mask if (module, "weight") in pruned_tensors(module) else None
     assert isinstance(weight, Tensor)
     return floats(weight), floats(mask) if isinstance(mask, Tensor) else None
 
 
 def _two_dimensional(weight: Floats) -> Floats:
-    """A convolution along one axis as one of images of height 1."""
+    """Make of a convolution along one axis one of images of height 1."""
     return weight[:, :, None] if weight.ndim == 3 else weight
 
 
 def _fans(mask: Floats) -> list[int]:
-    """How many synapses each row of weights has left."""
+    """Count the synapses that pruning has left in each row of weights."""
     counts: list[int] = (mask.transpose(2, 3, 1, 0) != 0).sum(axis=-1).reshape(-1).tolist()
     return counts
+
+
+def _height_width(conv: nn.Module, size: Any) -> tuple[int, int]:
+    """Give a setting along height and width; a layer of one axis has only the width."""
+    if isinstance(conv, nn.Conv1d):
+        return 1, size if isinstance(size, int) else size[0]
+    return (size, size) if isinstance(size, int) else (size[0], size[1])

@@ -1,4 +1,4 @@
-"""What flows along the edges of a network while it is compiled."""
+"""What flows along the edges of a network while it is lowered: spikes, sums of spikes, and currents."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from picojoule.deploy.events.folding import Affine, Doubles
+from picojoule.deploy.events.affine import Affine, Doubles
 from picojoule.deploy.events.program import Floats, Map
+from picojoule.deploy.graph.refusal import Unsupported
 
 
 @dataclass(eq=False)
 class Buffer:
-    """Memory for a map of numbers, given its place when all operations are known."""
+    """Memory for a map of numbers, which gets its address when all instructions are known."""
 
     size: int
-    kept: bool = False
-    """Still to be read after the run."""
-    at: int = -1
+    live_out: bool = False
+    """Still to be read after the run, so that no other buffer may take its place."""
+    address: int = -1
 
 
 @dataclass(eq=False)
-class Step:
-    """An operation in the making: fields of `program.OPERATION`, with buffers where memory has no place yet."""
+class PendingInstruction:
+    """An instruction in the making: fields of `program.INSTRUCTION`, with buffers where there is no address yet."""
 
     fields: dict[str, int | Buffer]
     rows: Floats | None = None
@@ -34,7 +35,12 @@ class Step:
     """Of the input, where it is a whole number of spikes times this."""
 
     def scale_outputs(self, gain: Doubles, shift: Doubles | float = 0.0) -> None:
-        """Let the synapses give gain · current + shift, channel by channel."""
+        """Fold a scale and a shift into the weights, so that synapses give gain · current + shift.
+
+        Args:
+            gain: One factor for each output channel.
+            shift: What is added to each.
+        """
         assert self.rows is not None
         self.init = self.init * gain + shift
         if (gain != 1).any():
@@ -44,15 +50,17 @@ class Step:
 
     @property
     def buffers(self) -> list[Buffer]:
+        """The buffers that it reads or writes."""
         return [value for value in self.fields.values() if isinstance(value, Buffer)]
 
 
 @dataclass(frozen=True, eq=False)
 class Spikes:
-    """One bit a neuron."""
+    """Binary spikes, one bit per neuron."""
 
     map: Map
     mask: int
+    """Where the bits begin, in words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +83,11 @@ class Analog:
     map: Map
     numbers: Buffer
     affine: Affine
-    pixels: bool = False
+    from_input: bool = False
     """Made of the input alone, so that synapses may take it."""
     planar: bool = False
     """Channel by channel, as the input comes, instead of pixel by pixel."""
-    made_by: Step | None = None
+    producer: PendingInstruction | None = None
     """The synapses that wrote it, if nothing else reads it: then what follows may become part of them."""
 
 
@@ -87,26 +95,61 @@ Value = Spikes | Counts | Analog
 
 
 def describe(value: Any) -> str:
-    return {Spikes: "spikes", Counts: "sums of spikes", Analog: "currents"}.get(type(value), "no tensor")
+    """Name the kind of a value, for a refusal.
 
+    Args:
+        value: What a rule was given.
 
-class Refused(Exception):
-    """A layer without a rule; the message is the remedy."""
+    Returns:
+        A noun.
+
+    Example:
+        >>> describe(3)
+        'something that is not a tensor'
+    """
+    names = {Spikes: "spikes", Counts: "sums of spikes", Analog: "currents"}
+    return names.get(type(value), "something that is not a tensor")
 
 
 def value_of(x: Any) -> Value:
-    """What a rule is given, if that is a value and no number or size."""
+    """Check that a rule is given a value and not a number or a size.
+
+    Args:
+        x: What the rule was given.
+
+    Returns:
+        The same.
+
+    Raises:
+        Unsupported: If it is not a value.
+    """
     if not isinstance(x, Spikes | Counts | Analog):
-        raise Refused("let it work on what the layers before it emit")
+        raise Unsupported("let it work on what the layers before it emit")
     return x
 
 
 def map_of(shape: tuple[int, ...]) -> Map:
-    """[B, F], [B, C, L] or [B, C, H, W]."""
+    """Read the map of one sample from the shape of a batch.
+
+    Args:
+        shape: [B, F], [B, C, L] or [B, C, H, W].
+
+    Returns:
+        The map; a vector is one pixel, a sequence one row of pixels.
+
+    Raises:
+        Unsupported: If the shape has another number of axes.
+
+    Example:
+        >>> map_of((8, 3, 5))
+        Map(channels=3, height=1, width=5)
+    """
     if len(shape) == 2:
         return Map(shape[1])
     if len(shape) == 3:
         return Map(shape[1], 1, shape[2])
     if len(shape) == 4:
         return Map(*shape[1:])
-    raise Refused(f"its shape {shape} has no place here: use [batch, features], [batch, channels, length] or images")
+    raise Unsupported(
+        "use [batch, features], [batch, channels, length] or images", because=f"which has the shape {shape}"
+    )

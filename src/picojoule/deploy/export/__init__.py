@@ -29,7 +29,15 @@ _NEEDED: Mapping[Format, tuple[str, ...]] = MappingProxyType({"nir": ("nir",), "
 
 
 def names() -> tuple[Format, ...]:
-    """The formats that `write` knows."""
+    """List the formats that `write` knows.
+
+    Returns:
+        Their names.
+
+    Example:
+        >>> names()
+        ('nir', 'onnx')
+    """
     return get_args(Format)
 
 
@@ -40,9 +48,32 @@ def write(
     path: str | os.PathLike[str],
     say: Callable[[str], None] = lambda text: None,
 ) -> Path:
-    """Write the network to a file in one of the formats; all of the file or none of it.
+    """Write a network to a file in one of the formats; all of the file or none of it.
 
     The file's content is executed and compared with the network, on the example and on noise, before it is put there.
+
+    Args:
+        model: The network; it stays as it is.
+        example: A batch as the network takes it.
+        to: The format, "nir" or "onnx".
+        path: The file to write.
+        say: Gets remarks for the user, one sentence each.
+
+    Returns:
+        The file's path.
+
+    Raises:
+        PicojouleError: If the format is unknown, its package is not installed, the file cannot be put there, or the
+            network cannot be exported.
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> import picojoule as pj
+        >>> net = nn.Sequential(nn.Linear(4, 3), pj.Spike())
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write(net, torch.zeros(1, 4), "nir", f"{folder}/net.nir").name
+        'net.nir'
     """
     if to not in names():
         raise unknown("format", to, names())
@@ -67,7 +98,7 @@ def write(
 def _nir_file(model: nn.Module, example: Tensor, say: Callable[[str], None]) -> bytes:
     import nir
 
-    from picojoule.deploy.export.nir.draft import checked_by_nir
+    from picojoule.deploy.export.nir.builder import checked_by_nir
     from picojoule.deploy.export.nir.exporting import check, translated
 
     graph = translated(model, example)

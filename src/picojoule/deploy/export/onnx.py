@@ -1,4 +1,4 @@
-"""Out to ONNX, through PyTorch's own exporter: any batch size, one file, spikes under the names of their layers."""
+"""Export to ONNX, through PyTorch's own exporter: any batch size, one file, spikes under the names of their layers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from picojoule.deploy.export.program import evaluated, layer_of, not_captured, prepared, quiet, refuse_difference
+from picojoule.deploy.export.backends import ONNX
+from picojoule.deploy.export.verification import refuse_difference
+from picojoule.deploy.graph.capture import evaluating
+from picojoule.deploy.graph.nodes import first_of
+from picojoule.deploy.graph.operations import network_and_zeros, not_exported, quiet_exporter
 from picojoule.deploy.reproduction import Executed, emitting_once
 from picojoule.errors import PicojouleError
 
@@ -18,14 +22,31 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 def to_onnx(model: nn.Module, example: Tensor) -> bytes:
-    """The network as an ONNX file: `images` [batch, …] in, `logits` out.
+    """Export a network as an ONNX file: `images` [batch, …] in, `logits` out.
 
     The spikes of a layer that is called once and returns nothing else keep the layer's name, so that they can be asked
     for. Nothing of the machine that wrote it (paths, stack traces) is in the file. It is executed, by onnxruntime where
     that is installed, and compared with the network on the example and on noise before it is given out.
+
+    Args:
+        model: The network; it stays as it is.
+        example: A batch as the network takes it.
+
+    Returns:
+        The content of the file.
+
+    Raises:
+        PicojouleError: If the forward pass cannot be followed, fixes the size of the batch or returns more than one
+            tensor, or if the file does not reproduce it.
+
+    Example:
+        >>> import picojoule as pj
+        >>> net = nn.Sequential(nn.Linear(4, 3), pj.Spike(), nn.Linear(3, 2))
+        >>> len(to_onnx(net, torch.zeros(1, 4))) > 0
+        True
     """
-    model, images = prepared(model, example)
-    with evaluated(model), quiet():
+    model, images = network_and_zeros(model, example, ONNX)
+    with evaluating(model), quiet_exporter():
         try:
             program = torch.onnx.export(
                 model,
@@ -37,7 +58,7 @@ def to_onnx(model: nn.Module, example: Tensor) -> bytes:
                 verbose=False,
             )
         except Exception as error:  # the user's forward pass may raise anything
-            raise not_captured(model, error) from error
+            raise not_exported(model, error) from error
     if program is None or len(program.model.graph.outputs) != 1:
         raise PicojouleError("a network for ONNX returns one tensor: return only the logits")
     (taken,) = program.model.graph.inputs
@@ -49,7 +70,7 @@ def to_onnx(model: nn.Module, example: Tensor) -> bytes:
         )
     named = _tidy(program.model, emitting_once(model, images))
     content: bytes = program.model_proto.SerializeToString(deterministic=True)
-    refuse_difference(model, example, "ONNX", lambda batch: _executed(content, named, batch))
+    refuse_difference(model, example, ONNX, lambda batch: _executed(content, named, batch))
     return content
 
 
@@ -66,7 +87,7 @@ def _executed(content: bytes, named: list[str], batch: Tensor) -> Executed:
 
 
 def _runtime(content: bytes, named: list[str]) -> Callable[[Any], list[Any]]:
-    """The file as a function of images: the logits, then the spikes of the named layers."""
+    """Make the file a function of images that gives the logits, then the spikes of the named layers."""
     import onnx
 
     whole = onnx.load_model_from_string(content)
@@ -86,10 +107,10 @@ def _runtime(content: bytes, named: list[str]) -> Callable[[Any], list[Any]]:
 
 
 def _tidy(model: Any, layers: list[str]) -> list[str]:
-    """Take what is nobody's business out of the file and name the spikes of these layers; gives those that it found."""
+    """Remove the metadata of the exporter, name the spikes of these layers, and return the layers that were found."""
     last: dict[str, Any] = {}
     for node in model.graph:
-        layer = layer_of(ast.literal_eval(node.metadata_props.get(_SCOPES, "[]")), dict.fromkeys(layers))
+        layer = first_of(ast.literal_eval(node.metadata_props.get(_SCOPES, "[]")), dict.fromkeys(layers))
         if layer is not None:
             last[layer] = node.outputs[0]
         node.metadata_props.clear()

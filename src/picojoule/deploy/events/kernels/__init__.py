@@ -1,4 +1,4 @@
-"""Everything that is compiled to machine code.
+"""The kernels of the event engine, compiled to machine code by Numba.
 
 `execute` runs a program (`program`) on images, one after the other, with no Python in between. A layer of synapses is
 three loops: list what is active, pixel by pixel; list for each output pixel the rows of weights under its window; and

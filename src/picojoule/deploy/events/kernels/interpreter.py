@@ -1,4 +1,4 @@
-"""The program itself: one operation after the other, one image after the other, with no Python in between."""
+"""The interpreter of programs: one instruction after the other, one image after the other, with no Python between."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from picojoule.deploy.events.kernels.maps import (
     combine,
     fire,
     flatten,
-    give,
     interleave,
     place,
     pool_map,
     relay_spikes,
-    spread,
     sum_spikes,
+    unpack,
+    write_output,
 )
 from picojoule.deploy.events.kernels.synapses import synapses
 from picojoule.deploy.events.kernels.vectors import ones
-from picojoule.deploy.events.program import Floats, Kind, Memory, Operation
+from picojoule.deploy.events.program import Floats, Instruction, Memory, Opcode
 from picojoule.kernels.jit import compiled, kernel, source_digest
 
 Ints = NDArray[np.int32]
 Words = NDArray[np.uint64]
 
-INPUT, INTERLEAVE, SYNAPSES = (int(k) for k in (Kind.INPUT, Kind.INTERLEAVE, Kind.SYNAPSES))
-FIRE, COMBINE = int(Kind.FIRE), int(Kind.COMBINE)
-SPREAD, FLATTEN, PLACE, OUTPUT = (int(k) for k in (Kind.SPREAD, Kind.FLATTEN, Kind.PLACE, Kind.OUTPUT))
-SUM_SPIKES, RELAY_SPIKES, POOL_MAP = (int(k) for k in (Kind.SUM_SPIKES, Kind.RELAY_SPIKES, Kind.POOL_MAP))
+INPUT, INTERLEAVE, SYNAPSES = (int(k) for k in (Opcode.INPUT, Opcode.INTERLEAVE, Opcode.SYNAPSES))
+FIRE, COMBINE = int(Opcode.FIRE), int(Opcode.COMBINE)
+UNPACK, FLATTEN, PLACE, OUTPUT = (int(k) for k in (Opcode.UNPACK, Opcode.FLATTEN, Opcode.PLACE, Opcode.OUTPUT))
+SUM_SPIKES, RELAY_SPIKES, POOL_MAP = (int(k) for k in (Opcode.SUM_SPIKES, Opcode.RELAY_SPIKES, Opcode.POOL_MAP))
 
 SOURCES = (
     "picojoule.deploy.events.kernels.vectors",
@@ -40,14 +40,14 @@ SOURCES = (
     "picojoule.deploy.events.kernels.synapses",
     "picojoule.deploy.events.program",
 )
-"""What the program is made of, beside this file."""
+"""The modules that the interpreter is made of, beside this file."""
 
 
 @kernel
-def _emitted(op: Operation, m: Memory) -> int:
-    """How many spikes an operation has left behind."""
+def _emitted(op: Instruction, m: Memory) -> int:
+    """Count the spikes that an instruction has left behind."""
     count = 0
-    if op.kind == POOL_MAP:
+    if op.opcode == POOL_MAP:
         for pixel in range(op.out_height * op.out_width):
             for c in range(op.out_channels):
                 count += int(m.maps[op.target + pixel * op.out_pitch + c])
@@ -58,11 +58,11 @@ def _emitted(op: Operation, m: Memory) -> int:
 
 
 def _executing(sources: int) -> Callable[..., None]:
-    """The compiled program, kept in Numba's cache under a number that stands for the files it is made of."""
+    """Make the compiled interpreter, kept in Numba's cache under a number that stands for the files it is made of."""
 
     @compiled
     def execute(
-        operations: NDArray[Any],
+        instructions: NDArray[Any],
         images: Floats,
         outputs: Floats,
         spikes: NDArray[np.int64],
@@ -105,35 +105,35 @@ def _executing(sources: int) -> Callable[..., None]:
             sums,
         )
         for n in range(len(images)):
-            for i in range(len(operations)):
-                op = operations[i]
-                if op.kind == SYNAPSES:
+            for i in range(len(instructions)):
+                op = instructions[i]
+                if op.opcode == SYNAPSES:
                     reached = synapses(op, m)
                     if op.counter >= 0:
                         synops[n, op.counter] += reached
-                elif op.kind == FIRE:
+                elif op.opcode == FIRE:
                     fire(op, m)
-                elif op.kind == COMBINE:
+                elif op.opcode == COMBINE:
                     combine(op, m)
-                elif op.kind == SUM_SPIKES:
+                elif op.opcode == SUM_SPIKES:
                     sum_spikes(op, m)
-                elif op.kind == RELAY_SPIKES:
+                elif op.opcode == RELAY_SPIKES:
                     relay_spikes(op, m)
-                elif op.kind == POOL_MAP:
+                elif op.opcode == POOL_MAP:
                     pool_map(op, m)
-                elif op.kind == SPREAD:
-                    spread(op, m)
-                elif op.kind == FLATTEN:
+                elif op.opcode == UNPACK:
+                    unpack(op, m)
+                elif op.opcode == FLATTEN:
                     flatten(op, m)
-                elif op.kind == PLACE:
+                elif op.opcode == PLACE:
                     place(op, m)
-                elif op.kind == INPUT:
+                elif op.opcode == INPUT:
                     for c in range(images.shape[1]):
                         m.maps[op.target + c] = images[n, c]
-                elif op.kind == INTERLEAVE:
+                elif op.opcode == INTERLEAVE:
                     interleave(op, m)
-                elif op.kind == OUTPUT:
-                    give(op, m, outputs[n])
+                elif op.opcode == OUTPUT:
+                    write_output(op, m, outputs[n])
                 if op.emitter >= 0:
                     spikes[n, op.emitter] = _emitted(op, m)
 

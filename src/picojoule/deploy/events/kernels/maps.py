@@ -1,4 +1,7 @@
-"""What stands between layers of synapses: spikes and numbers, map to map."""
+"""Instructions between layers of synapses: from maps of spikes and numbers to maps.
+
+Each takes the instruction and the memory that it works on.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ import numpy as np
 
 from picojoule.deploy.events.kernels.spike_lists import list_spikes
 from picojoule.deploy.events.kernels.vectors import at, load, reaches, times
-from picojoule.deploy.events.program import Floats, Memory, Operation
+from picojoule.deploy.events.program import Floats, Instruction, Memory
 from picojoule.kernels.jit import kernel
 
 
 @kernel
-def fire(op: Operation, m: Memory) -> None:
-    """Spikes where sign · current reaches the threshold of its channel."""
+def fire(op: Instruction, m: Memory) -> None:
+    """Fire where sign · current reaches the threshold of its channel."""
     for pixel in range(op.out_height * op.out_width):
         for word in range(op.out_words):
             spikes = np.uint64(0)
@@ -24,7 +27,8 @@ def fire(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def combine(op: Operation, m: Memory) -> None:
+def combine(op: Instruction, m: Memory) -> None:
+    """Compute a·x + b·y + c, channel by channel; y may be missing."""
     a, b = op.scales, op.weights
     for pixel in range(op.out_height * op.out_width):
         here = pixel * op.out_pitch
@@ -36,7 +40,8 @@ def combine(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def spread(op: Operation, m: Memory) -> None:
+def unpack(op: Instruction, m: Memory) -> None:
+    """Write binary spikes as the numbers 0 and 1."""
     for pixel in range(op.out_height * op.out_width):
         for c in range(op.out_channels):
             bits = m.masks[op.source + pixel * op.out_words + c // 64] >> np.uint64(c % 64)
@@ -44,8 +49,8 @@ def spread(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def sum_spikes(op: Operation, m: Memory) -> None:
-    """Target: what an average pool passes on; counts: the spikes in each window."""
+def sum_spikes(op: Instruction, m: Memory) -> None:
+    """Pool spikes by averages: the target gets what the pool passes on, the counts the spikes in each window."""
     list_spikes(op, m)
     for i in range(op.out_height * op.out_width * op.out_pitch):
         m.maps[op.target + i] = 0.0
@@ -64,7 +69,8 @@ def sum_spikes(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def relay_spikes(op: Operation, m: Memory) -> None:
+def relay_spikes(op: Instruction, m: Memory) -> None:
+    """Pool spikes by maxima: a window with any spike emits one."""
     rows, columns = op.windows, op.windows + 2 * op.out_height
     for oy in range(op.out_height):
         for ox in range(op.out_width):
@@ -77,7 +83,8 @@ def relay_spikes(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def pool_map(op: Operation, m: Memory) -> None:
+def pool_map(op: Instruction, m: Memory) -> None:
+    """Pool numbers by averages or maxima."""
     rows, columns = op.windows, op.windows + 2 * op.out_height
     for oy in range(op.out_height):
         for ox in range(op.out_width):
@@ -100,8 +107,8 @@ def pool_map(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def flatten(op: Operation, m: Memory) -> None:
-    """As PyTorch flattens: all pixels of a channel, then the next channel."""
+def flatten(op: Instruction, m: Memory) -> None:
+    """Flatten a map as PyTorch does: all pixels of a channel, then the next channel."""
     pixels = op.in_height * op.in_width
     for pixel in range(pixels):
         for c in range(op.last):
@@ -109,14 +116,16 @@ def flatten(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def place(op: Operation, m: Memory) -> None:
+def place(op: Instruction, m: Memory) -> None:
+    """Copy the channels of one group to their place in the whole map."""
     for pixel in range(op.out_height * op.out_width):
         for c in range(op.last):
             m.maps[op.target + pixel * op.out_pitch + op.out_first + c] = m.maps[op.source + pixel * op.in_pitch + c]
 
 
 @kernel
-def interleave(op: Operation, m: Memory) -> None:
+def interleave(op: Instruction, m: Memory) -> None:
+    """Lay a map out pixel by pixel that comes channel by channel."""
     pixels = op.out_height * op.out_width
     for pixel in range(pixels):
         for c in range(op.out_channels):
@@ -124,7 +133,8 @@ def interleave(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def give(op: Operation, m: Memory, output: Floats) -> None:
+def write_output(op: Instruction, m: Memory, output: Floats) -> None:
+    """Write a map, scaled and shifted, as the answer to one image, channel by channel."""
     pixels = op.out_height * op.out_width
     for pixel in range(pixels):
         for c in range(op.out_channels):

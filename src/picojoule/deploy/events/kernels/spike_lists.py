@@ -1,17 +1,17 @@
-"""What is active, pixel by pixel, and which rows of weights that is for each output pixel."""
+"""Lists of what is active, pixel by pixel, and of the rows of weights that it reaches in each output pixel."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from picojoule.deploy.events.kernels.vectors import at, copy, copy_plus, lowest_bit
-from picojoule.deploy.events.program import COPIED, Memory, Operation
+from picojoule.deploy.events.program import COPIED, Instruction, Memory
 from picojoule.kernels.jit import kernel
 
 
 @kernel
-def list_spikes(op: Operation, m: Memory) -> None:
-    """Active channels of every pixel, as (column · channels + channel) · lanes."""
+def list_spikes(op: Instruction, m: Memory) -> None:
+    """List the active channels of every pixel, as (column · channels + channel) · lanes."""
     channels = op.last - op.first
     low, high = op.first // 64, (op.last + 63) // 64
     n = 0
@@ -32,8 +32,8 @@ def list_spikes(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def list_counts(op: Operation, m: Memory) -> None:
-    """The same for numbers made of spikes: each with its value and how many are behind it, or repeated for each."""
+def list_counts(op: Instruction, m: Memory) -> None:
+    """List numbers made of spikes: each with its value and its number of spikes, or once for each spike."""
     channels = op.last - op.first
     n = 0
     spikes = 0
@@ -57,8 +57,8 @@ def list_counts(op: Operation, m: Memory) -> None:
 
 
 @kernel
-def list_rows(op: Operation, m: Memory, from_pixel: int, to_pixel: int, valued: bool) -> int:
-    """For some output pixels, where the rows of weights under their windows begin; returns the synapses reached."""
+def list_rows(op: Instruction, m: Memory, from_pixel: int, to_pixel: int, valued: bool) -> int:
+    """List where the rows of weights under the windows of some output pixels begin; return the synapses reached."""
     row_size = (op.last - op.first) * op.lanes
     height, width, out_width = op.in_height, op.in_width, op.out_width
     kernel_h, kernel_w, dilation_h, dilation_w = op.kernel_h, op.kernel_w, op.dilation_h, op.dilation_w

@@ -22,7 +22,7 @@ from picojoule.deploy.events.kernels.vectors import (
     total,
     widened,
 )
-from picojoule.deploy.events.program import Memory, Operation
+from picojoule.deploy.events.program import Instruction, Memory
 from picojoule.kernels.jit import inlined, kernel
 
 BEFORE_OVERFLOW = 256
@@ -31,8 +31,8 @@ BEFORE_OVERFLOW = 256
 
 def _emitting(lanes: int) -> Callable[..., Any]:
     @inlined
-    def emit(op: Operation, m: Memory, acc: Any, pixel: int, block: int) -> None:
-        """Spikes where the current reaches its threshold, or the current itself."""
+    def emit(op: Instruction, m: Memory, acc: Any, pixel: int, block: int) -> None:
+        """Write spikes where the current reaches its threshold, or the current itself."""
         if op.fires:
             bits = reaches(acc, m.constants, op.threshold + block * lanes)
             word = op.target + pixel * op.out_words + (block * lanes) // 64
@@ -45,19 +45,19 @@ def _emitting(lanes: int) -> Callable[..., Any]:
 
 
 def _adding(lanes: int) -> tuple[Callable[..., Any], ...]:
-    """The inner loops for one width of vector: over listed spikes, listed numbers, spikes on bytes, and over all."""
+    """Make the inner loops for one width of vector: over listed spikes, listed numbers, spikes on bytes, and all."""
     emit = _emitting(lanes)
 
     @inlined
-    def begin(op: Operation, m: Memory, pixel: int, block: int) -> Any:
-        """What a current begins with: its bias, and what it is added to."""
+    def begin(op: Instruction, m: Memory, pixel: int, block: int) -> Any:
+        """Begin a current with its bias and what it is added to."""
         acc = load(lanes, m.constants, op.init + block * lanes)
         if op.other >= 0:
             acc = plus(acc, m.maps, op.other + pixel * op.out_pitch + block * lanes)
         return acc
 
     @kernel
-    def add_spikes(op: Operation, m: Memory, from_pixel: int, to_pixel: int) -> None:
+    def add_spikes(op: Instruction, m: Memory, from_pixel: int, to_pixel: int) -> None:
         size = op.rows * lanes
         for block in range(op.blocks):
             weights = m.constants[op.weights + block * size : op.weights + (block + 1) * size]
@@ -68,7 +68,7 @@ def _adding(lanes: int) -> tuple[Callable[..., Any], ...]:
                 emit(op, m, acc, pixel, block)
 
     @kernel
-    def add_numbers(op: Operation, m: Memory, from_pixel: int, to_pixel: int) -> None:
+    def add_numbers(op: Instruction, m: Memory, from_pixel: int, to_pixel: int) -> None:
         size = op.rows * lanes
         for block in range(op.blocks):
             weights = m.constants[op.weights + block * size : op.weights + (block + 1) * size]
@@ -79,7 +79,7 @@ def _adding(lanes: int) -> tuple[Callable[..., Any], ...]:
                 emit(op, m, acc, pixel, block)
 
     @kernel
-    def add_bytes(op: Operation, m: Memory, from_pixel: int, to_pixel: int) -> None:
+    def add_bytes(op: Instruction, m: Memory, from_pixel: int, to_pixel: int) -> None:
         size = op.rows * lanes
         for block in range(op.blocks):
             weights = m.bytes[op.bytes + block * size : op.bytes + (block + 1) * size]
@@ -95,7 +95,7 @@ def _adding(lanes: int) -> tuple[Callable[..., Any], ...]:
                 emit(op, m, total(acc, begin(op, m, pixel, block)), pixel, block)
 
     @kernel
-    def add_all(op: Operation, m: Memory) -> None:
+    def add_all(op: Instruction, m: Memory) -> None:
         channels, height, width = op.last - op.first, op.in_height, op.in_width
         kernel_h, kernel_w, dilation_h, dilation_w = op.kernel_h, op.kernel_w, op.dilation_h, op.dilation_w
         channel_step, pixel_step = op.channel_step, op.pixel_step
@@ -129,8 +129,8 @@ _emit_64 = _emitting(64)
 
 
 @kernel
-def _add_streamed(op: Operation, m: Memory, from_pixel: int, to_pixel: int, valued: bool) -> None:
-    """The same where weights are too many for any cache: each row is read from end to end, as memory likes it."""
+def _add_streamed(op: Instruction, m: Memory, from_pixel: int, to_pixel: int, valued: bool) -> None:
+    """Add up rows where weights are too many for any cache: each row is read from end to end."""
     blocks, pitch = op.blocks, op.blocks * 64
     weights = m.constants[op.weights : op.weights + op.rows * pitch]
     for pixel in range(from_pixel, to_pixel):
@@ -162,8 +162,8 @@ def _add_streamed(op: Operation, m: Memory, from_pixel: int, to_pixel: int, valu
 
 
 @kernel
-def synapses(op: Operation, m: Memory) -> int:
-    """One layer of synapses (or one group of it); returns the synapses that spikes reached."""
+def synapses(op: Instruction, m: Memory) -> int:
+    """Run one layer of synapses, or one group of it; return the synapses that spikes reached."""
     if op.dense:
         if op.lanes == 64:
             _add_all_64(op, m)

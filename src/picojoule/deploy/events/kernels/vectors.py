@@ -17,7 +17,12 @@ _ELEMENTS = {"f32": ir.FloatType(), "i32": ir.IntType(32), "i16": ir.IntType(16)
 
 
 class Lanes(types.Type):
-    """n numbers of one kind."""
+    """The type of n numbers of one kind, side by side in registers.
+
+    Args:
+        count: How many numbers.
+        kind: "f32", "i32", "i16" or "i8".
+    """
 
     def __init__(self, count: int, kind: str = "f32") -> None:
         self.count, self.kind = count, kind
@@ -25,6 +30,7 @@ class Lanes(types.Type):
 
     @property
     def vector(self) -> ir.VectorType:
+        """LLVM's type for it."""
         return ir.VectorType(_ELEMENTS[self.kind], self.count)
 
 
@@ -35,7 +41,7 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def _place(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vector: ir.VectorType) -> Any:
-    """A pointer to the lanes that begin at an element of an array."""
+    """Make a pointer to the lanes that begin at an element of an array."""
     start = builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
     return builder.bitcast(start, vector.as_pointer())
 
@@ -46,8 +52,8 @@ def _loaded(builder: Any, place: Any, bytes_each: int) -> Any:
     return value
 
 
-def _spread(builder: Any, value: Any, vector: ir.VectorType) -> Any:
-    """The same number in every lane."""
+def _broadcast(builder: Any, value: Any, vector: ir.VectorType) -> Any:
+    """Put the same number into every lane."""
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
     return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), zeros)
@@ -55,7 +61,7 @@ def _spread(builder: Any, value: Any, vector: ir.VectorType) -> Any:
 
 @intrinsic
 def at(typing: Any, array: Any, index: Any) -> Any:
-    """array[index] as int64, where the index is known to be there: Numba would look for negative ones each time."""
+    """Read array[index] as int64, where the index is known to be valid: Numba would look for negative ones."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
         data = context.make_array(array)(context, builder, args[0]).data
@@ -66,7 +72,7 @@ def at(typing: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def load(typing: Any, count: Any, array: Any, index: Any) -> Any:
-    """`count` (a literal) float32 numbers of an array."""
+    """Read `count` (a literal) float32 numbers of an array."""
     lanes = Lanes(count.literal_value)
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
@@ -88,7 +94,7 @@ def store(typing: Any, array: Any, index: Any, lanes: Any) -> Any:
 
 @intrinsic
 def plus(typing: Any, lanes: Any, array: Any, index: Any) -> Any:
-    """lanes + array[index:]."""
+    """Compute lanes + array[index:]."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
         row = _loaded(builder, _place(context, builder, array, args[1], args[2], lanes.vector), 4)
@@ -99,7 +105,7 @@ def plus(typing: Any, lanes: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def times(typing: Any, lanes: Any, array: Any, index: Any) -> Any:
-    """lanes · array[index:]."""
+    """Compute lanes · array[index:]."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
         row = _loaded(builder, _place(context, builder, array, args[1], args[2], lanes.vector), 4)
@@ -110,7 +116,7 @@ def times(typing: Any, lanes: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def plus_scaled(typing: Any, lanes: Any, factors: Any, which: Any, array: Any, index: Any) -> Any:
-    """lanes + factors[which] · array[index:], rounded once where the processor can."""
+    """Compute lanes + factors[which] · array[index:], rounded once where the processor can."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
         factor = builder.load(
@@ -119,14 +125,14 @@ def plus_scaled(typing: Any, lanes: Any, factors: Any, which: Any, array: Any, i
         row = _loaded(builder, _place(context, builder, array, args[3], args[4], lanes.vector), 4)
         signature = ir.FunctionType(lanes.vector, [lanes.vector] * 3)
         fused = cgutils.get_or_insert_function(builder.module, signature, f"llvm.fmuladd.v{lanes.count}f32")
-        return builder.call(fused, [_spread(builder, factor, lanes.vector), row, args[0]])
+        return builder.call(fused, [_broadcast(builder, factor, lanes.vector), row, args[0]])
 
     return lanes(lanes, factors, types.intp, array, types.intp), generate
 
 
 @intrinsic
 def reaches(typing: Any, lanes: Any, array: Any, index: Any) -> Any:
-    """A bit a lane, the lowest first: whether it is ≥ array[index:]. NaN never is."""
+    """Compare each lane with array[index:]: one bit per lane, the lowest first, set where it is ≥; NaN never is."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
         row = _loaded(builder, _place(context, builder, array, args[1], args[2], lanes.vector), 4)
@@ -138,7 +144,7 @@ def reaches(typing: Any, lanes: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def copy(typing: Any, count: Any, target: Any, to: Any, source: Any, index: Any) -> Any:
-    """target[to:] = source[index:], `count` (a literal) float32 numbers."""
+    """Copy `count` (a literal) float32 numbers: target[to:] = source[index:]."""
     vector = Lanes(count.literal_value).vector
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
@@ -151,12 +157,12 @@ def copy(typing: Any, count: Any, target: Any, to: Any, source: Any, index: Any)
 
 @intrinsic
 def copy_plus(typing: Any, count: Any, target: Any, to: Any, source: Any, index: Any, offset: Any) -> Any:
-    """target[to:] = source[index:] + offset, `count` (a literal) int32 numbers."""
+    """Copy `count` (a literal) int32 numbers with an offset: target[to:] = source[index:] + offset."""
     vector = Lanes(count.literal_value, "i32").vector
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
         numbers = _loaded(builder, _place(context, builder, source, args[3], args[4], vector), 4)
-        shifted = builder.add(numbers, _spread(builder, args[5], vector))
+        shifted = builder.add(numbers, _broadcast(builder, args[5], vector))
         builder.store(shifted, _place(context, builder, target, args[1], args[2], vector), align=4)
         return context.get_dummy_value()
 
@@ -165,7 +171,7 @@ def copy_plus(typing: Any, count: Any, target: Any, to: Any, source: Any, index:
 
 @intrinsic
 def no_counts(typing: Any, count: Any, kind: Any) -> Any:
-    """Zeros: `count` lanes of "i16" or "i32" (both literals)."""
+    """Make zeros: `count` lanes of "i16" or "i32" (both literals)."""
     lanes = Lanes(count.literal_value, kind.literal_value)
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
@@ -176,7 +182,7 @@ def no_counts(typing: Any, count: Any, kind: Any) -> Any:
 
 @intrinsic
 def plus_bytes(typing: Any, lanes: Any, array: Any, index: Any) -> Any:
-    """int16 lanes + an int8 row."""
+    """Add a row of int8 to int16 lanes."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
         row_type = Lanes(lanes.count, "i8").vector
@@ -188,7 +194,7 @@ def plus_bytes(typing: Any, lanes: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def widened(typing: Any, wide: Any, narrow: Any) -> Any:
-    """int32 lanes + int16 lanes."""
+    """Add int16 lanes to int32 lanes."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
         return builder.add(args[0], builder.sext(args[1], wide.vector))
@@ -198,7 +204,7 @@ def widened(typing: Any, wide: Any, narrow: Any) -> Any:
 
 @intrinsic
 def as_floats(typing: Any, wide: Any) -> Any:
-    """int32 lanes as float32 lanes."""
+    """Convert int32 lanes to float32 lanes."""
     lanes = Lanes(wide.count)
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
@@ -209,7 +215,7 @@ def as_floats(typing: Any, wide: Any) -> Any:
 
 @intrinsic
 def total(typing: Any, first: Any, second: Any) -> Any:
-    """The sum of two groups of float32 lanes."""
+    """Add two groups of float32 lanes."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
         return builder.fadd(args[0], args[1])
@@ -219,7 +225,7 @@ def total(typing: Any, first: Any, second: Any) -> Any:
 
 @intrinsic
 def lowest_bit(typing: Any, bits: Any) -> Any:
-    """The place of the lowest 1 in a word that is not 0."""
+    """Find the place of the lowest 1 in a word that is not 0."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -229,7 +235,7 @@ def lowest_bit(typing: Any, bits: Any) -> Any:
 
 @intrinsic
 def ones(typing: Any, bits: Any) -> Any:
-    """How many bits of a word are 1."""
+    """Count the bits of a word that are 1."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
         return builder.ctpop(args[0])

@@ -1,4 +1,4 @@
-"""Out to NIR, the exchange format of neuromorphic chips and simulators.
+"""Export to NIR, the exchange format of neuromorphic chips and simulators.
 
 A network is run once with *currents* in place of tensors: a current is the sum of what some NIR nodes put out, plus a
 constant. Each operation has a short rule that adds a node and gives the current behind it:

@@ -1,4 +1,4 @@
-"""A NIR graph run for one step of length 1 from rest, as its file says, so that it can be compared with the network."""
+"""Execution of a NIR graph for one step of length 1 from rest, so that it can be compared with the network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from picojoule.spikes.spiking import is_relay, spiking_modules, unwrap
 
 
 def executed(graph: nir.NIRGraph, model: nn.Module, images: Tensor) -> Executed:
-    """What the graph puts out for a batch, and the spikes of those of its neurons that are layers of the model."""
+    """Run a graph on a batch, and sort out the spikes of those of its neurons that are layers of the model.
+
+    Args:
+        graph: The graph.
+        model: The network that it was made of.
+        images: A batch.
+
+    Returns:
+        The graph's output and spikes.
+    """
     out = run(graph, images.to("cpu", torch.float32))
     model = unwrap(model)
     relays = [name for name, module in model.named_modules() if is_relay(module)]
@@ -25,7 +34,15 @@ def executed(graph: nir.NIRGraph, model: nn.Module, images: Tensor) -> Executed:
 
 
 def run(graph: nir.NIRGraph, images: Tensor) -> dict[str, Tensor]:
-    """What every node puts out for a batch [B, …]; what several edges bring to a node adds up."""
+    """Compute what every node puts out; what several edges bring to a node adds up.
+
+    Args:
+        graph: The graph.
+        images: A batch [B, …].
+
+    Returns:
+        The outputs by the nodes' names.
+    """
     before: dict[str, list[str]] = {name: [] for name in graph.nodes}
     for source, target in graph.edges:
         before[target].append(source)
@@ -38,7 +55,7 @@ def run(graph: nir.NIRGraph, images: Tensor) -> dict[str, Tensor]:
 
 
 def _calls(graph: nir.NIRGraph, layer: str) -> list[str]:
-    """The neurons that one layer became, in the order of its calls: the second is called `layer:2`."""
+    """List the neurons that one layer became, in the order of its calls: the second is called `layer:2`."""
     names = [name for name, node in graph.nodes.items() if isinstance(node, nir.IF)]
     later = [name for name in names if name.rpartition(":")[0] == layer and name.rpartition(":")[2].isdigit()]
     return [name for name in names if name == layer] + sorted(later, key=lambda name: int(name.rpartition(":")[2]))
