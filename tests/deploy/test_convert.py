@@ -424,6 +424,14 @@ def test_layers_that_leave_nothing_of_themselves_may_be_used_at_two_places() -> 
     torch.testing.assert_close(convert(net, steps=1)(images), net(images))
 
 
+def test_a_norm_without_parameters_folds_into_a_linear_layer() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6, affine=False), pj.QuantizedReLU(), nn.Linear(6, 2))
+    images = 3 * torch.randn(5, 4)
+    net.train()(images)
+    torch.testing.assert_close(convert(net.eval(), steps=1)(images), net(images))
+
+
 def test_mixed_pools_and_several_inputs_are_refused() -> None:
     class Mixed(nn.Module):
         def __init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from picojoule.deploy.altered_layers import hooks_of, refuse_global_hooks, refuse_low_precision
+from picojoule.deploy.altered_layers import alteration, hooks_of, refuse_global_hooks, refuse_low_precision
 from picojoule.deploy.graph.nodes import SHAPE
 from picojoule.deploy.graph.refusal import Backend
 from picojoule.errors import PicojouleError
@@ -147,7 +147,8 @@ def shaped_layer_graph(model: nn.Module, shape: tuple[int, ...], backend: Backen
 
 class _LayerTracer(fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return is_spiking(m) or type(m) is Dropout or super().is_leaf_module(m, module_qualified_name)
+        plain_dropout = type(m) is Dropout and alteration(m) is None  # what is hooked to it can be followed
+        return is_spiking(m) or plain_dropout or super().is_leaf_module(m, module_qualified_name)
 
 
 class _ShapePropagation(fx.Interpreter):
