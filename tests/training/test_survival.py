@@ -89,7 +89,7 @@ COMMAND = [sys.executable, "-c", "from picojoule.cli import main; main()", "trai
 def test_the_command_is_stopped_and_the_same_command_goes_on(undisturbed: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(RECIPE.override("training.epochs=2000").to_toml())
     command = [*COMMAND, str(tmp_path / "recipe.toml"), "--into", str(tmp_path / "runs")]
-    environment = {**os.environ, "PYTHONPATH": str(Path(tiny.__file__).parent)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sys.path))}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stderr is not None
     assert process.stderr.readline().startswith("epoch 1: loss ")
