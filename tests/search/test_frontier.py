@@ -12,7 +12,8 @@ import torch
 import picojoule as pj
 import tiny
 from picojoule.search.frontier import Plan, frontier, recipes
-from picojoule.search.pick import Limits, pick
+from picojoule.search.limits import Limits
+from picojoule.search.pick import pick
 from picojoule.training import fit
 from tiny import Watcher, signal_to_self
 

@@ -12,7 +12,8 @@ import picojoule as pj
 import tiny
 from picojoule import cli
 from picojoule.runs.folder import Run
-from picojoule.search.pick import Limits, pick
+from picojoule.search.limits import Limits
+from picojoule.search.pick import pick
 
 FIGURES = {  # strength: (validation accuracy, validation joules) of three seeds
     0: ((0.90, 10e-6), (0.91, 11e-6), (0.92, 12e-6)),

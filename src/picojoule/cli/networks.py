@@ -19,7 +19,8 @@ from picojoule.runs import evaluate as evaluation
 from picojoule.runs.folder import Run
 from picojoule.runs.model import load_model
 from picojoule.runs.verdict import missed
-from picojoule.search.pick import Limits, pick
+from picojoule.search.limits import Limits
+from picojoule.search.pick import pick
 from picojoule.synapses.trace import trace
 
 _PSI: tuple[Literal["exact", "uniform", "paper"], ...] = ("exact", "uniform", "paper")

@@ -1,4 +1,4 @@
-"""Scores of a trade-off curve: how much accuracy a way of saving energy keeps, and how well it can be steered.
+"""Scores of a trade-off curve: how much accuracy a way of saving energy keeps, and how well it can be controlled.
 
 Convention: `energy` is relative to the baseline of the curve (1 is its energy), `accuracy` is a fraction in [0, 1], the
 points of all seeds are pooled, and `cutoff` is P in percent, 0 ≤ P < 100. Higher is better everywhere. A score that the

@@ -27,7 +27,7 @@ class RunProcess:
         run: The run's folder.
         recipe: What is trained.
         data: All images of the recipe.
-        reporters: Who is told how it goes; nobody but in the first process.
+        reporters: Who is told how it goes; none but in the first process.
         reference: What the run that `penalty.reference` names spends (see `reference.reference_figure`).
     """
 

@@ -11,7 +11,7 @@ from picojoule.training.budget.budget import Budget, tolerance
 from picojoule.training.budget.guard import FLOOR, Guard
 
 
-def steered(budget: Budget, epochs: int, batches: int, *, tau: float, scale: float, joules: float) -> list[float]:
+def controlled(budget: Budget, epochs: int, batches: int, *, tau: float, scale: float, joules: float) -> list[float]:
     """A make-believe network: Ω drifts towards 0.1/(1 + scale·λ·0.1), the faster the higher the learning rate."""
     omega, spent = 0.1, []
     for epoch in range(epochs):
@@ -32,7 +32,7 @@ def steered(budget: Budget, epochs: int, batches: int, *, tau: float, scale: flo
 @pytest.mark.parametrize(("epochs", "batches"), [(5, 100), (10, 50), (150, 500)])
 def test_the_target_is_met_by_any_response(target: float, scale: float, epochs: int, batches: int) -> None:
     budget = Budget(target, epochs, batches)
-    spent = steered(budget, epochs, batches, tau=20, scale=scale, joules=7e-5)
+    spent = controlled(budget, epochs, batches, tau=20, scale=scale, joules=7e-5)
     assert budget.reference == pytest.approx(7e-6)
     assert budget.target == pytest.approx(target * 7e-6)
     assert abs(spent[-1] - target * 7e-6) <= tolerance(target * 7e-6, 7e-6)
@@ -41,20 +41,20 @@ def test_the_target_is_met_by_any_response(target: float, scale: float, epochs: 
 def test_a_budget_in_joules_needs_no_reference_to_be_known() -> None:
     budget = Budget("2 µJ", 10, 50)
     assert budget.target == 2e-6
-    spent = steered(budget, 10, 50, tau=20, scale=1, joules=7e-5)
+    spent = controlled(budget, 10, 50, tau=20, scale=1, joules=7e-5)
     assert spent[-1] == pytest.approx(2e-6, rel=0.03)
 
 
 def test_a_named_reference_takes_the_place_of_the_first_stretch() -> None:
     budget = Budget(0.5, 10, 50, reference=4e-6)
-    spent = steered(budget, 10, 50, tau=20, scale=1, joules=7e-5)
+    spent = controlled(budget, 10, 50, tau=20, scale=1, joules=7e-5)
     assert budget.reference == 4e-6
     assert spent[-1] == pytest.approx(2e-6, rel=0.03)
 
 
 def test_a_budget_above_what_is_spent_anyway_adds_no_energy() -> None:
     budget = Budget("10 µJ", 10, 50)
-    spent = steered(budget, 10, 50, tau=20, scale=1, joules=7e-5)
+    spent = controlled(budget, 10, 50, tau=20, scale=1, joules=7e-5)
     assert max(spent) <= 7e-6 * 1.0001
     assert spent[-1] > 6e-6
 
@@ -73,21 +73,21 @@ def test_the_integral_rests_in_the_descent_and_moves_in_the_hold(epoch: int, mov
 
 def test_a_budget_beyond_all_measure_asks_for_nothing() -> None:
     budget = Budget("1e30 J", 10, 50)
-    spent = steered(budget, 10, 50, tau=20, scale=1, joules=7e-5)
+    spent = controlled(budget, 10, 50, tau=20, scale=1, joules=7e-5)
     assert spent[-1] == pytest.approx(7e-6, rel=0.2)
 
 
 @pytest.mark.parametrize("share", [1e-29, 1e-315, 5e-324])
 def test_a_budget_of_hardly_anything_asks_for_all_that_can_be_had(share: float) -> None:
     budget = Budget(share, 10, 50)
-    spent = steered(budget, 10, 50, tau=20, scale=1, joules=7e-5)
+    spent = controlled(budget, 10, 50, tau=20, scale=1, joules=7e-5)
     assert spent[-1] < 1e-12
     assert math.isfinite(budget.strength)
 
 
 def test_the_first_stretch_is_free_and_a_resumed_budget_goes_on() -> None:
     whole, first = Budget(0.3, 4, 10), Budget(0.3, 4, 10)
-    steered(whole, 4, 10, tau=5, scale=1, joules=1.0)
+    controlled(whole, 4, 10, tau=5, scale=1, joules=1.0)
     for batch in range(10):
         first.update(0, batch, 0.1 if first.needs_estimate(0, batch) else None)
         assert first.strength == 0

@@ -20,7 +20,7 @@ from tiny import Watcher, signal_to_self, traces
 
 SHORT = ("penalty.strength=0", "training.epochs=4")
 LONG = ("penalty.strength=0", "training.epochs=16", "data.limit=1000", "training.batch_size=25", "optimizer.lr=0.004")
-"""Enough batches, and small enough steps, to be steered."""
+"""Enough batches, and small enough steps, to be controlled."""
 
 
 def share(run: pj.Run) -> float:
@@ -97,7 +97,7 @@ def test_a_stopped_budget_run_goes_on_to_the_same_end(tmp_path: Path, batch: int
     ],
     ids=lambda overrides: overrides[0],
 )
-def test_any_network_is_steered_and_left_as_it_was(
+def test_any_network_is_controlled_and_left_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...]
 ) -> None:
     built: list[tuple[nn.Module, list[object]]] = []
@@ -119,7 +119,7 @@ def settings(model: nn.Module) -> list[object]:
     return [(norm.momentum, norm.track_running_stats) for norm in norms]
 
 
-def test_the_averages_of_a_budget_run_are_settled_after_every_epoch_that_is_steered(
+def test_the_averages_of_a_budget_run_are_recomputed_after_every_epoch_that_is_controlled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled: list[int] = []
@@ -187,7 +187,7 @@ def test_a_budget_run_that_diverges_is_not_told_to_lower_a_strength_that_it_has_
 
 
 @pytest.mark.parametrize("kind", ["total", "balance"])
-def test_other_penalties_are_steered_by_the_energy_too(tmp_path: Path, kind: str) -> None:
+def test_other_penalties_are_controlled_by_the_energy_too(tmp_path: Path, kind: str) -> None:
     run = pj.fit(tiny.recipe(*SHORT, "penalty.budget=50%", f"penalty.kind={kind}"), tmp_path)
     assert run.result["budget"]["target_joules"] == pytest.approx(0.5 * run.metrics[0]["joules"])
     assert run.metrics[-1]["strength"] != 0

@@ -77,6 +77,6 @@ def train(recipe: Recipe, into: Path, tell: Callable[[Event], None], wait: bool)
 
 
 def _unexpected(fault: BaseException, tell: Callable[[Event], None]) -> str:
-    """Report the traceback of an error that is no user's mistake, and return it as one line."""
+    """Report the traceback of an error that is not a user's mistake, and return it as one line."""
     tell(Said("".join(traceback.format_exception(fault))))
     return " ".join(f"{type(fault).__name__}: {fault}".split())

@@ -25,7 +25,7 @@ averaged over many batches it would come too late. So neither prices nor the kin
 
 The sample is seen without dropout and by its own batch norm statistics: running averages are those of networks that
 have been, and in small batches they alone move the energy by several percent. Before every price they are measured
-anew, so that what is judged is the network that was steered (`batch_norm`).
+anew, so that what is judged is the network that was controlled (`batch_norm`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LOOKS = 120
 _CHECKS = 4
 """How often the price is measured in the hold, at least."""
 _NEARLY_ALL = 0.95
-"""A budget of all or more than the reference energy is steered like one of this share: λ = 0 could not be corrected."""
+"""A budget of all or more than the reference energy is controlled like one of this share: λ = 0 could not be corrected."""
 _NOTHING = 1e-30
 """Stands in for an energy of zero, which has no logarithm."""
 
