@@ -136,7 +136,8 @@ class OtherBatch:
 
 def _batch_axis(shape: tuple[int, ...], samples: int, layout: TimeLayout) -> int | None:
     """Find the axis of the samples, also where it holds the time steps as well."""
-    if layout.steps > 1 and shape[:2] in ((layout.steps, samples), (samples, layout.steps)):
+    # Where time is folded into the batch, what comes behind are channels, of which there may be as many as samples.
+    if layout.steps > 1 and layout.folded is None and shape[:2] in ((layout.steps, samples), (samples, layout.steps)):
         return shape[:2].index(samples)
     if shape and shape[0] in (samples, layout.steps * samples if layout.folded else samples):
         return 0

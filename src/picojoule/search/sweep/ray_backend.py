@@ -179,6 +179,10 @@ class RayBackend:
         """Remove what finished runs left on the machines that trained them."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+        if self._started:  # a cluster of this machine and of this environment, where a new process would only take time
+            for names in self._copies.values():
+                _remove(names)
+            return
         tasks = []
         for node, names in self._copies.items():
             there = NodeAffinitySchedulingStrategy(node, soft=True)
