@@ -315,7 +315,7 @@ def test_only_meters_of_one_kind_merge() -> None:
         pj.EnergyMeter(CASES["residual"].trace(CASES["residual"].build())),
     ]
     for other in (longer, *others):
-        with pytest.raises(PicojouleError, match="same network, ψ convention and number of time steps"):
+        with pytest.raises(PicojouleError, match="differ in network, ψ convention or number of time steps"):
             meter.merge(other)
     assert meter.compute().to_dict() == before
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import MODULE_REGISTRIES, ConvNd, tree_leaves, tree_map_only
+from picojoule.spikes.frameworks import spare_modules
 from picojoule.spikes.layout import TimeLayout
 from picojoule.synapses.recording import Recording
 
@@ -80,7 +81,9 @@ def check_all_weights_ran(model: nn.Module, recording: Recording) -> None:
     Raises:
         PicojouleError: Some weights were not used; the message names them.
     """
-    idle = [name for name, tensor in model.named_parameters() if _is_idle(model, name, tensor, recording.touched)]
+    spare = {id(tensor) for module in spare_modules(model) for tensor in module.parameters(recurse=False)}
+    touched = recording.touched | spare
+    idle = [name for name, tensor in model.named_parameters() if _is_idle(model, name, tensor, touched)]
     if idle:
         raise PicojouleError(
             f"the forward pass never used the weights {', '.join(map(repr, idle))}, so their synapses cannot be "
@@ -136,7 +139,8 @@ class OtherBatch:
 
 def _batch_axis(shape: tuple[int, ...], samples: int, layout: TimeLayout) -> int | None:
     """Find the axis of the samples, also where it holds the time steps as well."""
-    if layout.steps > 1 and shape[:2] in ((layout.steps, samples), (samples, layout.steps)):
+    # Where time is folded into the batch, what comes behind are channels, of which there may be as many as samples.
+    if layout.steps > 1 and layout.folded is None and shape[:2] in ((layout.steps, samples), (samples, layout.steps)):
         return shape[:2].index(samples)
     if shape and shape[0] in (samples, layout.steps * samples if layout.folded else samples):
         return 0

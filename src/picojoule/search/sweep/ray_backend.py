@@ -165,6 +165,10 @@ class RayBackend:
         """What finished runs left on the machines that trained them."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+        if self._started:  # a cluster of this machine and of this environment, where a new process would only take time
+            for tickets in self._copies.values():
+                _remove(tickets)
+            return
         tasks = []
         for node, tickets in self._copies.items():
             there = NodeAffinitySchedulingStrategy(node, soft=True)

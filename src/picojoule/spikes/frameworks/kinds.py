@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import nn
 
@@ -51,3 +51,5 @@ class Framework:
     kinds: Mapping[str, Kind | Callable[[nn.Module], Kind | None]]
     """A class is known by its own name or by that of its nearest known base. A function decides where the type does not
     alone."""
+    spare: Mapping[str, str] = field(default_factory=dict)
+    """Classes that keep a network beside the one that they run, and the attribute that holds it."""
