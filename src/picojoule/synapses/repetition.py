@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import MODULE_REGISTRIES, ConvNd, tree_leaves, tree_map_only
+from picojoule.spikes.frameworks import spare_modules
 from picojoule.spikes.layout import TimeLayout
 from picojoule.synapses.recording import Recording
 
@@ -80,7 +81,9 @@ def check_all_weights_ran(model: nn.Module, recording: Recording) -> None:
     Raises:
         PicojouleError: Some weights were not used; the message names them.
     """
-    idle = [name for name, tensor in model.named_parameters() if _is_idle(model, name, tensor, recording.touched)]
+    spare = {id(tensor) for module in spare_modules(model) for tensor in module.parameters(recurse=False)}
+    touched = recording.touched | spare
+    idle = [name for name, tensor in model.named_parameters() if _is_idle(model, name, tensor, touched)]
     if idle:
         raise PicojouleError(
             f"the forward pass never used the weights {', '.join(map(repr, idle))}, so their synapses cannot be "

@@ -109,7 +109,8 @@ def trace(
             f"{type(model).__name__} has no spiking layer that picojoule knows: use picojoule.Spike, or declare its "
             "neurons with picojoule.declare_spiking"
         )
-    layout = completed(said, {name: layer_layout(module) for name, module in expected.items()})
+    own = {name: layer_layout(module) for name, module in expected.items()}
+    layout = completed(said, own)
     arguments = example if isinstance(example, tuple) else (example,)
     tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
     if not tensors or not tensors[0].dim() or not len(tensors[0]):
@@ -129,7 +130,8 @@ def trace(
     count = _counted(model, recording, layout, psi)
     given = tuple(tensors[0].shape)
     _check_samples(count.samples, given, layout)
-    _check_other_batch(model, arguments, count, layout, psi, record)
+    if all(getattr(layer, "samples", None) is None for layer in own.values()):  # else it is bound to one batch size
+        _check_other_batch(model, arguments, count, layout, psi, record)
     targets = _targets(recording, count.psi_of, count.samples * steps)
     has_time = layout.has_axis_in(given) or layout.can_loop_over(given, count.samples)
     return Synapses(

@@ -22,7 +22,7 @@ from picojoule.spikes.frameworks.spikingjelly import SPIKINGJELLY
 FRAMEWORKS = (SPIKINGJELLY, SNNTORCH, NORSE, SINABS)
 _BY_PACKAGE = {framework.package: framework for framework in FRAMEWORKS}
 
-__all__ = ["FRAMEWORKS", "Fires", "Framework", "Kind", "Refused", "Silent", "framework_of", "kind_of"]
+__all__ = ["FRAMEWORKS", "Fires", "Framework", "Kind", "Refused", "Silent", "framework_of", "kind_of", "spare_modules"]
 
 
 def kind_of(module: nn.Module) -> Kind | None:
@@ -46,6 +46,16 @@ def framework_of(module: nn.Module) -> Framework | None:
     """Return the framework whose class the module is, or is derived from; None if there is none."""
     known = _known(module)
     return None if known is None else known[0]
+
+
+def spare_modules(model: nn.Module) -> set[nn.Module]:
+    """List the modules that classes of a framework keep beside those that they run."""
+    found: set[nn.Module] = set()
+    for module in model.modules():
+        framework = _BY_PACKAGE.get(type(module).__module__.partition(".")[0])
+        spare = getattr(module, framework.spare.get(type(module).__name__, ""), None) if framework is not None else None
+        found.update(spare.modules() if isinstance(spare, nn.Module) else ())
+    return found
 
 
 def _known(module: nn.Module) -> tuple[Framework, str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import nn
 
@@ -50,3 +50,5 @@ class Framework:
     """The version that the tests run with."""
     kinds: Mapping[str, Kind | Callable[[nn.Module], Kind | None]]
     """By the name of the class or of its nearest known base; a function decides where the type alone cannot."""
+    spare: Mapping[str, str] = field(default_factory=dict)
+    """Classes that keep a network beside the one that they run, and the attribute that holds it."""

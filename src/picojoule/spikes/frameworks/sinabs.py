@@ -43,4 +43,5 @@ SINABS = Framework(
             "use nn.MaxPool2d, nn.AvgPool2d or SumPool2d",
         ),
     },
+    spare={"Network": "analog_model"},  # of which `spiking_model` was made
 )

@@ -56,7 +56,7 @@ _LOOKS = 120
 _CHECKS = 4
 """How often the price is measured in the hold, at least."""
 _NEARLY_ALL = 0.95
-"""A budget of all or more than the reference energy is controlled like one of this share: λ = 0 could not be corrected."""
+"""A budget of the whole reference energy or more is controlled like one of this share: λ = 0 cannot be corrected."""
 _NOTHING = 1e-30
 """Stands in for an energy of zero, which has no logarithm."""
 
