@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from packaging.requirements import Requirement
+from torch import nn
 
 import picojoule as pj
 from picojoule.io.extras import EXTRA_OF
@@ -118,3 +120,10 @@ def test_a_module_of_nobodys_extra_is_missing_as_ever(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "picojoule.report", None)
     with pytest.raises(ModuleNotFoundError, match=r"picojoule\.report"):
         _ = pj.report
+
+
+def test_the_event_engine_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    net = nn.Sequential(nn.Linear(4, 3), pj.Spike(), nn.Linear(3, 2))
+    with pytest.raises(pj.PicojouleError, match=r"^the event engine needs the package numba: .*picojoule\[events\]'`$"):
+        pj.events.compile(net, torch.zeros(1, 4))

@@ -25,7 +25,7 @@ _S3NN = S3NN()
 def spike(u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
     """``H(u - threshold)``, with ``surrogate(u, threshold)`` as its derivative.
 
-    For the backward pass only ``u`` is kept, behind a batch norm not even that (`recall`), and nothing where no
+    For the backward pass only ``u`` is kept, behind a batch norm not even that (`recomputation`), and nothing where no
     gradient is needed. A NaN potential does not fire.
 
     >>> import torch

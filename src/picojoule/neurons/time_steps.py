@@ -1,6 +1,6 @@
 """T time steps folded into the batch, [T·B, …], the first B rows being the first step.
 
-Convolutions, norms, pools and reshapes then need to know nothing of time: only the neurons do (`membrane`), and the two
+Convolutions, norms, pools and reshapes then need to know nothing of time: only the neurons do (`lif`), and the two
 ends of the network. In: the image is given in each step as a constant current. Out: the logits are averaged over the
 steps where the network was trained so, and summed where it was converted, whose steps share one image's charge.
 """

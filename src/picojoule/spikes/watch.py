@@ -1,8 +1,6 @@
 """The spikes of a forward pass: which layers fire, and watching them without leaving anything on the model.
 
-A layer is spiking because of its type (picojoule's own, or one of another framework that `peers` knows), or because the
-user said so (`declare_spiking`), never because of the values it happens to emit. Where a layer returns a tuple, element
-0 is the spikes.
+Which layers are spiking is said in `spiking`. Where a layer returns a tuple, element 0 is the spikes.
 """
 
 from __future__ import annotations

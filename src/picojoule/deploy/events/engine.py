@@ -20,6 +20,7 @@ from picojoule.deploy.events.program import WORD, Memory, Program, SpikeMap
 from picojoule.deploy.reproduction import Executed, difference, probes
 from picojoule.errors import PicojouleError, unknown
 from picojoule.io.background import apart, share
+from picojoule.io.extras import explained
 from picojoule.neurons.spike import Spike
 from picojoule.spikes.activity import Activity
 from picojoule.spikes.layout import TimeLayout
@@ -160,6 +161,10 @@ def compile(model: nn.Module, example: Tensor, *, weights: Weights = "float32", 
     >>> torch.allclose(result.logits, net(images), atol=1e-4), result.synops.shape
     (True, torch.Size([2]))
     """
+    try:
+        import numba  # noqa: F401  # brings the compiler, which is missed before any work is done
+    except ModuleNotFoundError as fault:
+        raise explained(fault, "the event engine") from None
     if weights not in ("float32", "int8"):
         raise unknown("weights", str(weights), ("float32", "int8"))
     if type(threads) is not int or threads < 1:
