@@ -13,7 +13,8 @@ from torch import nn
 import picojoule as pj
 from picojoule.io.extras import EXTRA_OF
 
-there = [package for package in EXTRA_OF if importlib.util.find_spec(package)]
+OF_PYTORCH = ("filelock",)  # which PyTorch needs too
+there = [package for package in EXTRA_OF if package not in OF_PYTORCH and importlib.util.find_spec(package)]
 if there:
     sys.exit(f"this environment has more than the core: {', '.join(there)}")
 

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from picojoule.runs.model import load_model
     from picojoule.search import sweep, tradeoff
     from picojoule.search.frontier import Plan, frontier
-    from picojoule.search.pick import Limits, pick
+    from picojoule.search.limits import Limits
+    from picojoule.search.pick import pick
     from picojoule.training.fit import fit
     from picojoule.training.reporters import Reporter
 
@@ -107,7 +108,7 @@ _LAZY_MODULES = {
 }
 _LAZY_NAMES = {
     "Evaluation": "picojoule.runs.evaluate",
-    "Limits": "picojoule.search.pick",
+    "Limits": "picojoule.search.limits",
     "Plan": "picojoule.search.frontier",
     "Recipe": "picojoule.recipe.recipe",
     "Reporter": "picojoule.training.reporters",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 
 import picojoule as pj
@@ -157,8 +158,10 @@ def test_what_the_caller_trained_is_his_own(tmp_path: Path) -> None:
 def test_models_of_the_zoo_need_no_consent(tmp_path: Path) -> None:
     recipe = tiny.recipe("model.name=cnn7")
     (tmp_path / "recipe.toml").write_text(recipe.to_toml())
-    pj.Run.at(tmp_path).write_weights(build_model(recipe).state_dict())
-    pj.load_model(pj.Run.at(tmp_path))
+    weights = build_model(recipe).state_dict()
+    pj.Run.at(tmp_path).write_weights(weights)
+    loaded = pj.load_model(pj.Run.at(tmp_path)).state_dict()
+    assert all(torch.equal(loaded[name], weights[name]) for name in weights)
 
 
 def test_files_of_the_current_folder_pass_for_no_library_afterwards(foreign: Path) -> None:

@@ -209,6 +209,8 @@ def test_spikes_of_the_data_never_have_a_gradient() -> None:
     with pj.watch(net) as activity:
         net(torch.ones(2, 4))
     penalty(activity).backward()
+    assert not activity["0"].requires_grad
+    assert net[1].weight.grad.any()  # by the spikes of the layer behind it
 
 
 def test_layers_that_cost_nothing_need_no_gradient() -> None:

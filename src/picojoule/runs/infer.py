@@ -1,7 +1,7 @@
 """Using a trained network: answers, image by image, with what each of them took.
 
 Conventions: one image at a time; synaptic operations and joules are what its spikes cost by the recipe's ψ and price
-list, as in `evaluation`, without the encoder; milliseconds are the network's alone, without reading the picture and
+list, as in `evaluate`, without the encoder; milliseconds are the network's alone, without reading the picture and
 without compiling. The `events` engine walks only spikes and counts the operations that it does, which are those of
 exact ψ; by another ψ, and for `dense`, which is PyTorch, the meter counts.
 """

@@ -26,6 +26,5 @@ def test_the_missing_extra_is_named() -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == (
-        "the event engine needs the package numba: install it with `pip install 'picojoule[events]'`, or use the dense "
-        "engine\n"
+        "the event engine needs the package numba: install it with `pip install 'picojoule[events]'`\n"
     )

@@ -17,6 +17,7 @@ from picojoule.deploy.events.program import WORD, Memory, Program, SpikeMap
 from picojoule.deploy.reproduction import Executed
 from picojoule.errors import PicojouleError
 from picojoule.io.background import run_in_thread, share_among_threads
+from picojoule.io.extras import explained
 from picojoule.spikes.activity import Activity
 from picojoule.spikes.layout import TimeLayout
 from picojoule.synapses.table import Synapses
@@ -185,11 +186,8 @@ def load_kernels() -> Callable[..., None]:
     """
     try:
         import numba  # noqa: F401
-    except ImportError:
-        raise PicojouleError(
-            "the event engine needs the package numba: install it with `pip install 'picojoule[events]'`, or use the "
-            "dense engine"
-        ) from None
+    except ModuleNotFoundError as fault:
+        raise explained(fault, "the event engine") from None
     from picojoule.deploy.events import kernels
 
     execute: Callable[..., None] = kernels.execute
