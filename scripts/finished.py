@@ -6,12 +6,13 @@ import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from picojoule import Recipe, Run
 from picojoule.io.files import write_atomically
+from picojoule.runs.result import RunResult
 from picojoule.search import sweep
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes" / "small"
@@ -19,15 +20,15 @@ RECIPES = Path(__file__).resolve().parents[1] / "recipes" / "small"
 
 class Finished(NamedTuple):
     recipe: Recipe
-    result: dict[str, Any]
+    result: RunResult
 
     @property
     def accuracy(self) -> float:
-        return float(self.result["test"]["accuracy"])
+        return self.result.test.accuracy
 
     @property
     def joules(self) -> float:
-        return float(self.result["test"]["joules"])
+        return self.result.test.joules or 0.0
 
 
 def gather(folder: Path, *files: str) -> list[Finished]:

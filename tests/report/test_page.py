@@ -390,7 +390,7 @@ def test_on_paper_the_chart_has_its_legend_and_dark_ink(driver: Chrome) -> None:
 @pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
 def test_the_demo_s_page(chromium: browser.Browser, tmp_path: Path, size: tuple[int, int]) -> None:
     plain, frugal = (
-        synthetic.write(tmp_path, recipe).result["test"]
+        synthetic.write(tmp_path, recipe).result.test
         for recipe in synthetic.recipes(["syn"], [1], (0, 64), [0], epochs=1)
     )
     home, _ = Comparison("CNN7 on digits", ("no penalty", "Ω_syn"), (plain, frugal)).write(tmp_path / "demo")

@@ -159,7 +159,7 @@ def test_the_run_shown_first_is_a_typical_one_of_the_headline(folder: Path, tmp_
     (alone,) = settings(gather(tmp_path))
     best = showcase(alone, finding(alone))
     assert best is not None
-    assert best.name == max(runs, key=lambda run: run.result["test"]["accuracy"]).path.name
+    assert best.name == max(runs, key=lambda run: run.result.test.accuracy).path.name
 
 
 def marks(node: Any) -> list[dict[str, Any]]:

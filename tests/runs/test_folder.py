@@ -17,6 +17,8 @@ import tiny
 from picojoule.io.signals import Interrupted
 from picojoule.runs.checkpoint import Checkpoint
 from picojoule.runs.folder import Run
+from picojoule.runs.metrics import EpochMetrics
+from picojoule.runs.result import RunResult
 
 
 def checkpoint(epoch: int, batch: int = 0) -> Checkpoint:
@@ -167,7 +169,7 @@ def test_a_finished_run_has_not_failed(run: Run) -> None:
     run.path.mkdir(parents=True, exist_ok=True)
     run.write_failure("killed")
     assert run.failure == "killed"
-    run.write_result({})
+    run.write_result(RunResult.parse({"test": tiny.figures(), "validation": tiny.figures()}))
     assert run.failure is None
 
 
@@ -228,7 +230,7 @@ def test_an_unfinished_run_says_so(run: Run) -> None:
 @pytest.mark.parametrize("content", ["null", "[]", "{}", '{"test": 3}', '{"test": {"accuracy": 1}}'])
 def test_a_result_that_is_none_is_refused(run: Run, content: str) -> None:
     run.write_text("result.json", content)
-    with pytest.raises(pj.PicojouleError, match="is no result of picojoule"):
+    with pytest.raises(pj.PicojouleError, match="is not a valid result"):
         _ = run.result
 
 
@@ -246,8 +248,8 @@ def test_damaged_weights_are_refused(run: Run, damage: Callable[[bytes], bytes])
 
 @pytest.mark.parametrize("damage", ["cut", "nested"])
 def test_damaged_metrics_are_refused(run: Run, damage: str) -> None:
-    run.write_metrics([{"epoch": 0}, {"epoch": 1}])
-    assert [entry["epoch"] for entry in run.metrics] == [0, 1]
+    run.write_metrics([EpochMetrics.parse(tiny.epoch(number)) for number in (0, 1)])
+    assert [entry.epoch for entry in run.metrics] == [0, 1]
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write('{"epoch": ' if damage == "cut" else "[" * 200_000)
     with pytest.raises(pj.PicojouleError, match=r"metrics.jsonl is damaged"):
@@ -255,7 +257,9 @@ def test_damaged_metrics_are_refused(run: Run, damage: str) -> None:
 
 
 def test_numbers_that_are_none_are_never_stored(run: Run) -> None:
-    for write in (run.write_metrics, lambda metrics: run.write_result(metrics[0])):
-        with pytest.raises(ValueError, match="JSON compliant"):
-            write([{"loss": float("nan")}])
+    odd = {"of_somebody_else": float("nan")}
+    with pytest.raises(ValueError, match="JSON compliant"):
+        run.write_metrics([EpochMetrics.parse(tiny.epoch() | odd)])
+    with pytest.raises(ValueError, match="JSON compliant"):
+        run.write_result(RunResult.parse({"test": tiny.figures(), "validation": tiny.figures(), **odd}))
     assert list(run.path.iterdir()) == []

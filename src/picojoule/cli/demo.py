@@ -45,7 +45,7 @@ def demo(folder: Path, progress: Progress, say: Callable[[str], None]) -> Compar
             _RECIPE.format(data=name, **{k: settings[k] for k in ("limit", "epochs", "lr")}),
             f"penalty.strength={strength}",
         )
-        results.append(fit(recipe, folder / "runs", reporters=[Display(title)]).result["test"])
+        results.append(fit(recipe, folder / "runs", reporters=[Display(title)]).result.test)
     title = f"CNN7 on {name}, {settings['limit']:,} images, {settings['epochs']} epochs, λ' = {settings['strength']}"
     comparison = Comparison(title, ("no penalty", "Ω_syn"), (results[0], results[1]))
     comparison.write(folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import torch
 import typer
@@ -18,12 +18,13 @@ from picojoule.errors import PicojouleError
 from picojoule.runs import evaluate as evaluation
 from picojoule.runs.folder import Run
 from picojoule.runs.model import load_model
+from picojoule.runs.result import Split
 from picojoule.runs.verdict import missed
 from picojoule.search.pick import Limits, pick
 from picojoule.synapses.trace import trace
 
 _PSI: tuple[Literal["exact", "uniform", "paper"], ...] = ("exact", "uniform", "paper")
-_SPLITS: tuple[evaluation.Split, ...] = ("test", "validation")
+_SPLITS: tuple[Split, ...] = get_args(Split)
 _ENGINES: tuple[Literal["events", "dense"], ...] = ("events", "dense")
 
 

@@ -129,9 +129,7 @@ def destination(path: str | os.PathLike[str]) -> Path:
     try:
         check_regular(path)
     except NotAFile as fault:
-        raise PicojouleError(
-            f"{os.fspath(path)} is {fault.kind}, not a file: choose another place, or move it away"
-        ) from None
+        raise PicojouleError(f"{os.fspath(path)} is {fault.kind}, not a file: choose another place") from None
     except IsADirectoryError:
         raise PicojouleError(f"{os.fspath(path)} is a folder: name a file in it, or move it away") from None
     except FileNotFoundError:
@@ -141,8 +139,10 @@ def destination(path: str | os.PathLike[str]) -> Path:
 
 def check_destination(path: str | os.PathLike[str]) -> None:
     """Say at once, rather than after the work, that something stands there that may not be replaced."""
-    with contextlib.suppress(OSError):  # which are for the writing to say
+    try:
         destination(path)
+    except OSError as fault:
+        raise PicojouleError(f"cannot write {os.fspath(path)} ({reason(fault)}): choose another place") from None
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:

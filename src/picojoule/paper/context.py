@@ -17,6 +17,7 @@ from picojoule.paper.scales import Scale
 from picojoule.paper.step_time import Paces
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
+from picojoule.runs.result import SplitResult
 
 if TYPE_CHECKING:
     import altair as alt
@@ -44,9 +45,9 @@ class Bench:
         runs = [Run.of(recipe, self.folder) for recipe in recipes]
         return [run for run in runs if run.finished]
 
-    def tests(self, recipes: Iterable[Recipe]) -> list[dict[str, Any]]:
+    def tests(self, recipes: Iterable[Recipe]) -> list[SplitResult]:
         """The `test` object of each run that is done."""
-        return [run.result["test"] for run in self.finished(recipes)]
+        return [run.result.test for run in self.finished(recipes)]
 
     def kept(self, name: str, measure: Callable[[], Any]) -> Any:
         """What was measured under this name before, or is now; plain values, as in JSON."""

@@ -18,6 +18,7 @@ from picojoule.recipe import Recipe
 from picojoule.report import Curve, Point
 from picojoule.runs import evaluate
 from picojoule.runs.folder import Run
+from picojoule.runs.result import SplitResult
 
 STEPS = (1, 5, 10)
 _COEFFICIENT = 10
@@ -65,7 +66,7 @@ class Conversion(Work):
     def findings(self, bench: Bench) -> Findings:
         printed = reference.scores(self.label)
         baseline = statistics.fmean(
-            [test["joules"] for test in bench.tests(self.tradeoff.baseline(bench.scale))] or [0.0]
+            [t.joules for t in bench.tests(self.tradeoff.baseline(bench.scale)) if t.joules is not None] or [0.0]
         )
         curves = list(finished_curves(bench, self._spiking(bench.scale)))
         if baseline:
@@ -83,17 +84,18 @@ class Conversion(Work):
         for stages in self.chains(bench.scale):
             for run in bench.finished(stages):
                 recipe = run.recipe
-                test = bench.kept(f"{recipe.name}-T{steps}", partial(_measured, run, steps))
+                test = SplitResult.parse(bench.kept(f"{recipe.name}-T{steps}", partial(_measured, run, steps)))
+                assert test.joules is not None  # a converted network spikes
                 points.append(
                     Point(
-                        energy=test["joules"] / baseline,
-                        accuracy=test["accuracy"],
+                        energy=test.joules / baseline,
+                        accuracy=test.accuracy,
                         strength=1 / (recipe.penalty.target or 1.0),  # how far the budget was lowered
                         seed=recipe.seed,
                         run=recipe.name,
-                        joules=test["joules"],
-                        dead_rate=test["dead_rate"],
-                        rate_mean=test["rate_mean"],
+                        joules=test.joules,
+                        dead_rate=test.dead_rate,
+                        rate_mean=test.rate_mean,
                     )
                 )
         return Curve("conversion", f"T = {steps}", tuple(points))

@@ -10,13 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import ValidationError
-
 from picojoule.errors import PicojouleError
-from picojoule.io import files
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
-from picojoule.runs.result import Epoch, Measured, first_fault, printable
+from picojoule.runs.metrics import EpochMetrics
+from picojoule.runs.result import SplitResult
+from picojoule.runs.stored import printable
 
 State = Literal["finished", "unfinished", "failed", "damaged"]
 STATES: tuple[State, ...] = get_args(State)
@@ -37,10 +36,10 @@ class Entry:
     reason: str = ""
     """Why it is not finished, or what of it cannot be read."""
     recipe: Recipe | None = None
-    test: Measured | None = None
+    test: SplitResult | None = None
     epochs: int = 0
     """Epochs that are done."""
-    training: tuple[Epoch, ...] = ()
+    training: tuple[EpochMetrics, ...] = ()
     """The lines of `metrics.jsonl`, thinned out."""
 
 
@@ -94,36 +93,18 @@ def _entry(folder: Path, path: Path) -> Entry:
     except PicojouleError as fault:
         return Entry(name, path, "damaged", str(fault))
     metrics_fault = ""
+    epochs, training = 0, list[EpochMetrics]()
     try:
-        epochs, training = _training(run)
-    except (OSError, UnicodeDecodeError) as fault:
-        epochs, training, metrics_fault = 0, (), f"metrics.jsonl cannot be read ({files.reason(fault)})"
-    except ValidationError as fault:
-        epochs, training, metrics_fault = 0, (), f"metrics.jsonl is damaged ({first_fault(fault)})"
-    known: dict[str, Any] = {"recipe": recipe, "epochs": epochs, "training": training}
+        epochs, training = run.thinned_metrics(SHOWN_EPOCHS)
+    except PicojouleError as fault:
+        metrics_fault = str(fault)
+    known: dict[str, Any] = {"recipe": recipe, "epochs": epochs, "training": tuple(training)}
     if not run.finished:
         done = metrics_fault or f"{epochs} of {recipe.training.epochs} epochs are done"
         if run.failure is not None:
             return Entry(name, path, "failed", f"{run.failure} ({done})", **known)
         return Entry(name, path, "unfinished", done, **known)
     try:
-        return Entry(name, path, "finished", metrics_fault, test=Measured.model_validate(run.result["test"]), **known)
+        return Entry(name, path, "finished", metrics_fault, test=run.result.test, **known)
     except PicojouleError as fault:
         return Entry(name, path, "damaged", str(fault), **known)
-    except ValidationError as fault:
-        return Entry(name, path, "damaged", f"result.json is no result of picojoule ({first_fault(fault)})", **known)
-
-
-def _training(run: Run) -> tuple[int, tuple[Epoch, ...]]:
-    """The number of epochs, and at most SHOWN_EPOCHS of them, the first and the last among them.
-
-    Only these lines are parsed: each holds every layer, and a thousand runs have many.
-    """
-    try:
-        lines = files.read_text(run.path / "metrics.jsonl").splitlines()
-    except FileNotFoundError:
-        return 0, ()
-    last = len(lines) - 1
-    steps = min(SHOWN_EPOCHS - 1, last)
-    wanted = sorted({round(i * last / steps) for i in range(steps + 1)}) if steps > 0 else range(len(lines))
-    return len(lines), tuple(Epoch.model_validate_json(lines[i]) for i in wanted)

@@ -20,7 +20,7 @@ from picojoule.energy.units import parse_joules
 from picojoule.io.tables import Column, Estimate, Sheet
 from picojoule.recipe import Recipe
 from picojoule.report.collection import Collection, Entry
-from picojoule.runs.result import Measured
+from picojoule.runs.result import SplitResult
 
 FREE_KEYS = (
     *("penalty.kind", "penalty.p", "penalty.strength", "seed"),
@@ -159,7 +159,7 @@ class Priced(NamedTuple):
 
     entry: Entry
     recipe: Recipe
-    test: Measured
+    test: SplitResult
     joules: float
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from picojoule.report.collection import Entry
 from picojoule.report.curve import Curve
-from picojoule.runs.result import Epoch, MeasuredLayer
+from picojoule.runs.metrics import EpochMetrics
+from picojoule.runs.result import LayerResult
 
 BASELINE = "baseline"
 
@@ -34,14 +35,14 @@ def curve_rows(curves: Iterable[Curve]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def layer_rows(network: str, layers: Iterable[MeasuredLayer]) -> list[dict[str, Any]]:
+def layer_rows(network: str, layers: Iterable[LayerResult]) -> list[dict[str, Any]]:
     """Energy in microjoules and firing rate by layer."""
     return [
         {"network": network, "layer": layer.name, "energy": layer.joules * 1e6, "rate": layer.rate} for layer in layers
     ]
 
 
-def mean_layers(entries: Sequence[Entry]) -> list[MeasuredLayer]:
+def mean_layers(entries: Sequence[Entry]) -> list[LayerResult]:
     """The layers of several runs of one network, each number the mean over the runs."""
     together = zip(*(entry.test.layers for entry in entries if entry.test is not None), strict=True)
     return [
@@ -56,7 +57,7 @@ def mean_layers(entries: Sequence[Entry]) -> list[MeasuredLayer]:
     ]
 
 
-def training_rows(training: Iterable[Epoch]) -> dict[str, list[dict[str, Any]]]:
+def training_rows(training: Iterable[EpochMetrics]) -> dict[str, list[dict[str, Any]]]:
     """Rows of loss, accuracy, energy (microjoules, on the validation images) and strength; epochs count from 1."""
     series = {
         "loss": (("training", "train_loss", 1.0), ("validation", "validation_loss", 1.0)),

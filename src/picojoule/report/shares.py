@@ -13,7 +13,7 @@ from picojoule import zoo
 from picojoule.energy import hardware
 from picojoule.recipe import Recipe
 from picojoule.runs.model import build_model, count_synapses
-from picojoule.runs.result import MeasuredLayer
+from picojoule.runs.result import LayerResult
 from picojoule.synapses.table import Synapses
 
 Terms = Mapping[str, list[float]]
@@ -31,7 +31,7 @@ def terms_at_one(synapses: Synapses, prices: str = hardware.DEFAULT) -> dict[str
     }
 
 
-def terms_measured(layers: Iterable[MeasuredLayer]) -> dict[str, list[float]]:
+def terms_measured(layers: Iterable[LayerResult]) -> dict[str, list[float]]:
     """By layer, for the spikes that a run fired on the test images (exact for binary spikes, up to the factor 1/p)."""
     layers = list(layers)
     return {

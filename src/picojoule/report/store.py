@@ -9,7 +9,7 @@ from picojoule.report.curve import FREE_KEYS, Setting, budget_label, flattened, 
 from picojoule.report.figures import colours, extent, looks
 from picojoule.report.page import compact
 from picojoule.report.rows import curve_rows
-from picojoule.runs.result import MeasuredLayer
+from picojoule.runs.result import LayerResult
 
 _COLUMNS = (
     *("name", "state", "reason", "setting", "on_curve", "kind", "variant", "strength", "budget", "rank", "seed"),
@@ -119,7 +119,7 @@ def _details(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _layers(layers: tuple[MeasuredLayer, ...]) -> dict[str, list[float | None]]:
+def _layers(layers: tuple[LayerResult, ...]) -> dict[str, list[float | None]]:
     return {key: [_short(getattr(layer, key)) for layer in layers] for key in ("joules", "synops", "rate")}
 
 

@@ -8,12 +8,10 @@ which says why.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 from torch import Tensor
@@ -23,7 +21,9 @@ from picojoule.io import files
 from picojoule.io.signals import Interrupted
 from picojoule.recipe import Recipe
 from picojoule.runs.checkpoint import Checkpoint
-from picojoule.runs.result import Damage, checked_metrics, checked_result
+from picojoule.runs.metrics import EpochMetrics, metrics_text, read_metrics
+from picojoule.runs.result import RunResult, read_result
+from picojoule.runs.stored import InvalidContent
 from picojoule.runs.tensors import _Damaged, _packed, _read_tensors
 
 KEPT_CHECKPOINTS = 2
@@ -84,7 +84,7 @@ class Run:
         return os.path.isfile(self.path / _RESULT)
 
     @property
-    def result(self) -> dict[str, Any]:
+    def result(self) -> RunResult:
         if not self.finished:
             raise PicojouleError(
                 f"{self.path} is not finished: run `picojoule train` with the same recipe again, it will resume"
@@ -92,16 +92,11 @@ class Run:
         path = self.path / _RESULT
         remedy = "remove it and run `picojoule train` with the same recipe again"
         try:
-            return checked_result(files.read_json(path))
-        except Damage as fault:
-            raise PicojouleError(f"{path} is no result of picojoule ({fault}): {remedy}") from None
+            return read_result(path)
+        except InvalidContent as fault:
+            raise PicojouleError(f"{path} is not a valid result ({fault}): {remedy}") from None
         except (OSError, ValueError) as fault:
             raise PicojouleError(f"{path} cannot be read ({files.reason(fault)}): {remedy}") from None
-
-    def figure(self, split: Literal["test", "validation"], key: str) -> float | None:
-        """One figure of the result, such as the joules on the validation images; None where the network has none."""
-        figure: float | None = self.result[split][key]
-        return figure
 
     @property
     def failure(self) -> str | None:
@@ -114,14 +109,18 @@ class Run:
             return None
 
     @property
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[EpochMetrics]:
         """One entry an epoch."""
+        return self.thinned_metrics(None)[1]
+
+    def thinned_metrics(self, at_most: int | None) -> tuple[int, list[EpochMetrics]]:
+        """The number of epochs that are done, and the metrics of at most so many of them.
+
+        Only these lines are parsed: each holds every layer, and a thousand runs have many.
+        """
         try:
-            lines = files.read_text(self.path / _METRICS).splitlines()
-            return checked_metrics([files.parse_json(line) for line in lines])
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError, Damage) as fault:
+            return read_metrics(self.path / _METRICS, at_most)
+        except (OSError, ValueError, InvalidContent) as fault:
             raise PicojouleError(
                 f"{self.path / _METRICS} is damaged ({files.reason(fault)}): remove it, or train again in another "
                 "folder"
@@ -201,15 +200,15 @@ class Run:
     def write_text(self, name: str, text: str) -> None:
         files.write_atomically(self.path / name, text.encode(errors="backslashreplace"))  # a path may be no text
 
-    def write_metrics(self, metrics: list[dict[str, Any]]) -> None:
-        self.write_text(_METRICS, "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in metrics))
+    def write_metrics(self, metrics: Iterable[EpochMetrics]) -> None:
+        self.write_text(_METRICS, metrics_text(metrics))
 
     def write_weights(self, tensors: dict[str, Tensor]) -> None:
         files.write_atomically(self.path / _WEIGHTS, _packed(tensors, {}))
 
-    def write_result(self, result: dict[str, Any]) -> None:
+    def write_result(self, result: RunResult) -> None:
         """The last file of a run: once it is there, the checkpoints have done their duty."""
-        self.write_text(_RESULT, json.dumps(result, indent=2, allow_nan=False) + "\n")
+        self.write_text(_RESULT, result.to_json())
         self.remove_checkpoints()
 
     def remove_checkpoints(self) -> None:

@@ -26,9 +26,9 @@ from picojoule.energy.meter import EnergyMeter
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError, a_path, unknown
 from picojoule.recipe import Recipe
-from picojoule.runs.evaluate import Split
 from picojoule.runs.folder import Run
 from picojoule.runs.model import Trust, load_model
+from picojoule.runs.result import Split
 from picojoule.spikes.activity import Activity
 from picojoule.spikes.watch import watch
 from picojoule.synapses.rules import Psi

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
-def circumstances(recipe: Recipe, fabric: Fabric) -> dict[str, Any]:
+def run_metadata(recipe: Recipe, fabric: Fabric) -> dict[str, Any]:
     """Recipe, code, versions, device and conventions, as they stand in `result.json`."""
     packages = ("picojoule", "torch", "numpy", "kornia", "lightning-fabric")
     return {

@@ -15,15 +15,14 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.table import Table
 
 from picojoule.energy.units import format_joules, parse_joules
 from picojoule.errors import PicojouleError
 from picojoule.runs.folder import Run
-
-Split = Literal["validation", "test"]
+from picojoule.runs.result import RunResult, Split
 
 _SPLITS: tuple[Split, ...] = ("validation", "test")
 _FIGURES = ("accuracy", "joules", "synops", "rate_mean", "dead_rate")
@@ -86,11 +85,11 @@ class Network:
     """One recipe, trained with one or several seeds."""
 
     runs: tuple[Run, ...]
-    results: tuple[dict[str, Any], ...]
+    results: tuple[RunResult, ...]
     penalised: bool
 
     def figures(self, split: Split, key: str) -> list[float]:
-        return [result[split][key] for result in self.results]
+        return [getattr(result.on(split), key) for result in self.results]
 
     def mean(self, split: Split, key: str) -> float:
         return statistics.fmean(self.figures(split, key))
@@ -275,7 +274,7 @@ def _scale(run: Run) -> str:
 
 
 def _spends(run: Run) -> bool:
-    return run.figure("validation", "joules") is not None
+    return run.result.validation.joules is not None
 
 
 def _but_for_the_seed(run: Run) -> str:

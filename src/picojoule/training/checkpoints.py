@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from picojoule.runs.checkpoint import Checkpoint
-from picojoule.runs.evaluate import gathered
 from picojoule.runs.folder import Run
+from picojoule.runs.metrics import EpochMetrics
 from picojoule.runs.model import load_weights
 from picojoule.training.budget.controller import Steering
 from picojoule.training.budget.guard import Guard
+from picojoule.training.distributed import gathered
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -31,7 +32,7 @@ class Checkpoints:
     guard: Guard | None
     steering: Steering | None
 
-    def write(self, epoch: int, batch: int, sums: list[float], metrics: list[dict[str, Any]]) -> None:
+    def write(self, epoch: int, batch: int, sums: list[float], metrics: list[EpochMetrics]) -> None:
         each = {
             "sums": gathered(self.fabric, torch.tensor(sums, dtype=torch.float64)),
             "random": gathered(self.fabric, torch.get_rng_state()),
@@ -43,7 +44,7 @@ class Checkpoints:
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for index, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items() if isinstance(value, Tensor)}
-        notes: dict[str, Any] = {"metrics": metrics}
+        notes: dict[str, Any] = {"metrics": [epoch.to_dict() for epoch in metrics]}
         if self.steering is not None:
             kept = self.steering.kept
             tensors |= {f"kept.{name}": tensor for name, tensor in kept.weights.items()}
@@ -52,7 +53,7 @@ class Checkpoints:
             notes["guard"] = self.guard.state_dict()
         self.run.write_checkpoint(Checkpoint(epoch, batch, {**tensors, **each}, notes))
 
-    def resume(self, say: Callable[[str], None]) -> tuple[int, int, list[float], list[dict[str, Any]]]:
+    def resume(self, say: Callable[[str], None]) -> tuple[int, int, list[float], list[EpochMetrics]]:
         """Epoch and batch to go on from, the sums of the epoch so far, and the metrics of those before it."""
         checkpoint = self.run.last_checkpoint(say)
         if checkpoint is None:
@@ -76,7 +77,8 @@ class Checkpoints:
         if "random_cuda" in tensors and self.fabric.device.type == "cuda":
             torch.cuda.set_rng_state(tensors["random_cuda"][rank % processes].clone(), self.fabric.device)
         sums = tensors["sums"][rank::world].sum(0).tolist()  # each its own, or whatever adds up to the same
-        return checkpoint.epoch, checkpoint.batch, sums, checkpoint.notes["metrics"]
+        metrics = [EpochMetrics.parse(entry) for entry in checkpoint.notes["metrics"]]
+        return checkpoint.epoch, checkpoint.batch, sums, metrics
 
     def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]

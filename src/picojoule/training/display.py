@@ -15,6 +15,7 @@ from picojoule.io.background import apart
 from picojoule.io.tables import visible
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
+from picojoule.runs.metrics import EpochMetrics
 
 REDRAWN = 0.1
 """Seconds between two drawings of a bar or a table, which is then as smooth as it need be.
@@ -53,7 +54,7 @@ class Display:
     def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:
         self._batches = batches
         earlier = run.metrics[:1]
-        self._first_joules = earlier[0]["joules"] if earlier else None
+        self._first_joules = earlier[0].joules if earlier else None
         if epoch == recipe.training.epochs:
             self.say(f"resuming {run.path.name} after its last epoch")
         elif epoch or batch:
@@ -81,15 +82,15 @@ class Display:
             done, redraw = epoch * self._batches + batch, self._redrawing.due()
             self._progress.update(self._task, completed=done, state=state, refresh=redraw)
 
-    def epoch(self, metrics: dict[str, Any]) -> None:
+    def epoch(self, metrics: EpochMetrics) -> None:
         title = f"{self._title}: " if self._title else ""
         self.say(
-            f"{title}epoch {metrics['epoch'] + 1}: loss {metrics['train_loss']:.3f}, validation accuracy "
-            f"{metrics['validation_accuracy']:.1%}{self._energy(metrics)}, {metrics['seconds']:.0f} s"
+            f"{title}epoch {metrics.epoch + 1}: loss {metrics.train_loss:.3f}, validation accuracy "
+            f"{metrics.validation_accuracy:.1%}{self._energy(metrics)}, {metrics.seconds:.0f} s"
         )
 
-    def _energy(self, metrics: dict[str, Any]) -> str:
-        joules, wanted, first = metrics["joules"], metrics["target_joules"], self._first_joules
+    def _energy(self, metrics: EpochMetrics) -> str:
+        joules, wanted, first = metrics.joules, metrics.target_joules, self._first_joules
         self._first_joules = joules if first is None else first
         if joules is None:
             return ""
@@ -98,7 +99,7 @@ class Display:
             beside = f" (the budget wants {format_joules(wanted)} by now)"
         elif first:
             beside = f" ({joules / first:.0%} of the {format_joules(first)} after epoch 1)"
-        return f", {format_joules(joules)} an image{beside}, rate {metrics['rate_mean']:.1%}"
+        return f", {format_joules(joules)} an image{beside}, rate {metrics.rate_mean:.1%}"
 
     def say(self, text: str) -> None:
         text = visible(text)
@@ -137,17 +138,17 @@ class TensorBoard:
     def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
         pass
 
-    def epoch(self, metrics: dict[str, Any]) -> None:
+    def epoch(self, metrics: EpochMetrics) -> None:
         apart(lambda: self._write(metrics))
 
-    def _write(self, metrics: dict[str, Any]) -> None:
-        for key, value in metrics.items():
+    def _write(self, metrics: EpochMetrics) -> None:
+        for key, value in metrics.to_dict().items():
             if isinstance(value, int | float) and key != "epoch":
-                self._writer.add_scalar(key, value, metrics["epoch"])
-        for layer in metrics["layers"]:
-            for key in ("joules", "rate", "dead_rate"):
-                if layer[key] is not None:
-                    self._writer.add_scalar(f"{key}/{layer['name']}", layer[key], metrics["epoch"])
+                self._writer.add_scalar(key, value, metrics.epoch)
+        for layer in metrics.layers:
+            for key, figure in (("joules", layer.joules), ("rate", layer.rate), ("dead_rate", layer.dead_rate)):
+                if figure is not None:
+                    self._writer.add_scalar(f"{key}/{layer.name}", figure, metrics.epoch)
 
     def say(self, text: str) -> None:
         pass

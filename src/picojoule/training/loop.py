@@ -16,16 +16,18 @@ from picojoule.errors import PicojouleError
 from picojoule.io.signals import Interrupted, Stop
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
-from picojoule.runs.evaluate import Evaluation, Split, measure, summed
+from picojoule.runs.evaluate import Evaluation
 from picojoule.runs.folder import Run
-from picojoule.runs.metadata import circumstances
+from picojoule.runs.metadata import run_metadata
+from picojoule.runs.metrics import EpochMetrics
+from picojoule.runs.result import LayerResult, RunResult, Split
 from picojoule.runs.verdict import verdict
 from picojoule.synapses.table import Synapses
 from picojoule.training.budget.budget import Budget
 from picojoule.training.budget.controller import Steering
 from picojoule.training.budget.guard import Guard
 from picojoule.training.checkpoints import Checkpoints
-from picojoule.training.distributed import agreed
+from picojoule.training.distributed import agreed, measure, summed
 from picojoule.training.objective import Objective
 from picojoule.training.reference import reference_figure
 from picojoule.training.reporters import Reporter, say
@@ -110,9 +112,7 @@ class Training:
                 raise Interrupted(f"stopped after epoch {epoch + 1}; the same command goes on from there")
         self._finish()
 
-    def _epoch(
-        self, epoch: int, start: int, sums: list[float], metrics: list[dict[str, Any]], stop: Stop
-    ) -> list[float]:
+    def _epoch(self, epoch: int, start: int, sums: list[float], metrics: list[EpochMetrics], stop: Stop) -> list[float]:
         self.model.train()
         for number, (images, labels) in enumerate(self.batches.epoch(epoch, start), start):
             images = images.contiguous(memory_format=torch.channels_last)
@@ -144,7 +144,7 @@ class Training:
             return self.steering.budget.strength
         return scheduled_strength(self.recipe, epoch, batch, len(self.batches))
 
-    def _epoch_metrics(self, epoch: int, sums: list[float], seconds: float) -> dict[str, Any]:
+    def _epoch_metrics(self, epoch: int, sums: list[float], seconds: float) -> EpochMetrics:
         if self.steering is not None:
             self.steering.settle()
         if self.fabric.world_size > 1:
@@ -164,22 +164,22 @@ class Training:
                     f"the layer {layer.name} has fallen silent: no spike on the whole validation set (epoch "
                     f"{epoch + 1})",
                 )
-        return {
-            "epoch": epoch,
-            "train_loss": entropy / samples,
-            "train_accuracy": right / samples,
-            "train_penalty": omega / samples if self.penalty is not None else None,
-            "validation_loss": validation.loss,
-            "validation_accuracy": validation.accuracy,
-            "joules": energy.joules if energy is not None else None,
-            "rate_mean": energy.rate_mean if energy is not None else None,
-            "dead_rate": energy.dead_rate if energy is not None else None,
-            "layers": [layer.to_dict() for layer in energy.layers] if energy is not None else [],
-            "lr": self.optimizer.param_groups[0]["lr"],
-            "strength": strength,
-            "target_joules": self.steering.budget.wanted(epoch) if self.steering is not None else None,
-            "seconds": seconds,
-        }
+        return EpochMetrics(
+            epoch=epoch,
+            train_loss=entropy / samples,
+            train_accuracy=right / samples,
+            train_penalty=omega / samples if self.penalty is not None else None,
+            validation_loss=validation.loss,
+            validation_accuracy=validation.accuracy,
+            joules=energy.joules if energy is not None else None,
+            rate_mean=energy.rate_mean if energy is not None else None,
+            dead_rate=energy.dead_rate if energy is not None else None,
+            layers=tuple(LayerResult.parse(layer.to_dict()) for layer in energy.layers) if energy is not None else (),
+            lr=self.optimizer.param_groups[0]["lr"],
+            strength=strength,
+            target_joules=self.steering.budget.wanted(epoch) if self.steering is not None else None,
+            seconds=seconds,
+        )
 
     def _finish(self) -> None:
         outcome: dict[str, Any] = {}
@@ -188,18 +188,18 @@ class Training:
             another, outcome = self.steering.end(held, lambda text: say(self.reporters, text))
             self.validated = None if another else self.validated
         validation = self.validated or self._measure("validation")  # again where the run was resumed at its very end
-        results = {"test": self._measure("test").to_dict(), "validation": validation.to_dict(), **outcome}
+        splits = {"test": self._measure("test").to_dict(), "validation": validation.to_dict()}
         if self.fabric.global_rank != 0:
             return
-        results |= circumstances(self.recipe, self.fabric)
+        result = RunResult.parse({**splits, **outcome, **run_metadata(self.recipe, self.fabric)})
         self.run.write_weights(self.model.state_dict())
-        self.run.write_result(results)
-        said = verdict(results)
+        self.run.write_result(result)
+        said = verdict(result)
         if said is not None:
             say(self.reporters, said)
 
     def _measure(self, split: Split) -> Evaluation:
-        measured = measure(self.model, self.recipe, self.data, split, self.synapses, self.fabric)
+        measured = measure(self.fabric, self.model, self.recipe, self.data, split, self.synapses)
         if not math.isfinite(measured.loss):
             raise self._diverged(f"the {split} loss became {measured.loss}")
         return measured

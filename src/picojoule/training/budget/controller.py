@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from picojoule.data import Batches, Data, Images
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
-from picojoule.runs.evaluate import Evaluation, measure
+from picojoule.runs.evaluate import Evaluation
 from picojoule.runs.folder import Run
 from picojoule.runs.model import load_weights
 from picojoule.spikes.watch import watch
@@ -20,7 +20,7 @@ from picojoule.synapses.table import Synapses
 from picojoule.training.budget.batch_norm import by_batch_statistics, settle_averages
 from picojoule.training.budget.budget import Budget
 from picojoule.training.budget.selection import Candidate, Kept
-from picojoule.training.distributed import agreed
+from picojoule.training.distributed import agreed, measure
 from picojoule.training.reference import baseline_joules
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Steering:
         validation = self.data.validation
         every = max(len(validation) // CHECKED_IMAGES, 1)
         few = replace(self.data, validation=Images(validation.images[::every], validation.labels[::every]))
-        energy = measure(self.model, self.recipe, few, "validation", self.synapses, self.fabric).energy
+        energy = measure(self.fabric, self.model, self.recipe, few, "validation", self.synapses).energy
         self.model.train()
         assert energy is not None  # a budget is one of spikes
         return energy.joules
