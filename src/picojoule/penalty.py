@@ -31,13 +31,13 @@ from picojoule.spikes.activity import Activity, check_activity
 from picojoule.spikes.sums import precise, summed_over_batch
 from picojoule.synapses.table import Layer, Synapses
 
-Kind = Literal["syn", "total", "balance"]
+PenaltyKind = Literal["syn", "total", "balance"]
 Weighting = Callable[[Layer], "Tensor | float"]
 
 LARGEST_P = 127
 """Above it, two spikes in one value give a power that float32 cannot hold."""
 
-_WEIGHTINGS: dict[Kind, Weighting] = {
+_WEIGHTINGS: dict[PenaltyKind, Weighting] = {
     "syn": lambda layer: layer.fan_out,
     "total": lambda layer: 0.0 if layer.relay else 1.0,
     "balance": lambda layer: 0.0 if layer.relay else 1.0 / layer.neurons,
@@ -58,12 +58,12 @@ class Penalty:
     """
 
     def __init__(
-        self, synapses: Synapses, kind: Kind | Weighting = "syn", p: float = 1, normalized: bool = True
+        self, synapses: Synapses, kind: PenaltyKind | Weighting = "syn", p: float = 1, normalized: bool = True
     ) -> None:
         if not callable(kind) and not (isinstance(kind, str) and kind in _WEIGHTINGS):
             raise PicojouleError(
-                f"penalty kind {kind!r} is not known: choose one of {', '.join(map(repr, get_args(Kind)))}, or give a "
-                "function layer -> coefficients"
+                f"penalty kind {kind!r} is not known: choose one of {', '.join(map(repr, get_args(PenaltyKind)))}, "
+                "or give a function layer -> coefficients"
             )
         if not isinstance(synapses, Synapses):
             raise PicojouleError(

@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from picojoule.data import sets
+from picojoule.data import datasets
 from picojoule.data.checksum import OfficialFile
-from picojoule.data.sets import FileSet
+from picojoule.data.datasets import FileSet
 from picojoule.data.sources import OfficialArchive, OfficialFiles
 
 Contents = Mapping[str, bytes]
@@ -76,7 +76,7 @@ SPLITS = {"fashion-mnist": (180, 20, 50), "cifar-10": (180, 20, 40), "cifar-100"
 
 def shrunk(name: str, contents: Contents, **changes: object) -> FileSet:
     """The registered data set with small files in place of the official ones."""
-    original = sets.DATASETS[name]
+    original = datasets.DATASETS[name]
     assert isinstance(original, FileSet)
 
     def files(officials: tuple[OfficialFile, ...]) -> tuple[OfficialFile, ...]:
@@ -160,7 +160,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, server: Served) -> dict[str, Contents]
         "cifar-100": tar_gz(contents["cifar-100"], "cifar-100-binary"),
     }
     server.contents.update(zipped)
-    registry: dict[str, sets.DataSet] = {
+    registry: dict[str, datasets.DataSet] = {
         "fashion-mnist": shrunk(
             "fashion-mnist", contents["fashion-mnist"], sources=(OfficialFiles(server.address, tuple(zipped)),)
         )
@@ -169,7 +169,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, server: Served) -> dict[str, Contents]
         server.contents[f"{name}-binary.tar.gz"] = archive
         source = OfficialArchive(f"{server.address}/{name}-binary.tar.gz", hashlib.md5(archive).hexdigest())
         registry[name] = shrunk(name, contents[name], sources=(source,))
-    monkeypatch.setattr(sets, "DATASETS", {**registry, "digits": sets.DIGITS})
+    monkeypatch.setattr(datasets, "DATASETS", {**registry, "digits": datasets.DIGITS})
     return contents
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from picojoule.data import cache_root, fetch, listing, load, sets
+from picojoule.data import cache_root, datasets, fetch, listing, load
 from picojoule.data.cache import is_intact
+from picojoule.data.datasets import EmbeddedSet, FileSet
 from picojoule.data.progress import Progress, quiet
-from picojoule.data.sets import EmbeddedSet, FileSet
 from picojoule.data.sources import DebianPackage, NpmPackage, OfficialArchive, OfficialFiles
 from picojoule.errors import PicojouleError
 
@@ -73,9 +73,9 @@ def test_the_second_time_it_is_in_the_cache(name: str, tiny: dict[str, Contents]
 def test_a_folder_with_the_official_files(
     name: str, below: str, tiny: dict[str, Contents], cache: Path, tmp_path: Path
 ) -> None:
-    known = sets.DATASETS[name]
+    known = datasets.DATASETS[name]
     assert isinstance(known, FileSet)
-    places = {"": "", "first": known.layout.folders[0], "last": known.layout.folders[-1]}
+    places = {"": "", "first": known.locations.folders[0], "last": known.locations.folders[-1]}
     folder = tmp_path / "mine"
     (folder / places[below]).mkdir(parents=True)
     for file, content in tiny[name].items():
@@ -136,7 +136,7 @@ def test_a_folder_without_the_set_is_passed_over_and_the_reason_given(
     (tmp_path / "empty").mkdir()
     got = fetch("cifar-100", tmp_path / "empty")
     assert got.source.startswith("http://")
-    assert got.skipped == (f"{tmp_path / 'empty'} does not hold train.bin in any known form",)
+    assert got.skipped == (f"{tmp_path / 'empty'} does not hold train.bin in any known encoding",)
 
 
 def test_a_good_archive_beside_a_damaged_file_is_found(tiny: dict[str, Contents], cache: Path, tmp_path: Path) -> None:
@@ -335,10 +335,10 @@ def test_tools_that_are_missing_or_fail_are_passed_over_and_the_reason_given(
 
 
 def put_first(monkeypatch: pytest.MonkeyPatch, name: str, source: DebianPackage | NpmPackage) -> None:
-    dataset = sets.DATASETS[name]
+    dataset = datasets.DATASETS[name]
     assert isinstance(dataset, FileSet)
     changed = dataclasses.replace(dataset, sources=(source, *dataset.sources))
-    monkeypatch.setattr(sets, "DATASETS", {**sets.DATASETS, name: changed})
+    monkeypatch.setattr(datasets, "DATASETS", {**datasets.DATASETS, name: changed})
 
 
 # --- what goes wrong
@@ -346,7 +346,7 @@ def put_first(monkeypatch: pytest.MonkeyPatch, name: str, source: DebianPackage 
 
 @pytest.mark.parametrize("name", FILE_SETS)
 def test_no_network(name: str, tiny: dict[str, Contents], cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = sets.DATASETS[name]
+    dataset = datasets.DATASETS[name]
     assert isinstance(dataset, FileSet)
     # Port 1 on this machine: nobody answers.
     (source,) = dataset.sources
@@ -355,7 +355,7 @@ def test_no_network(name: str, tiny: dict[str, Contents], cache: Path, monkeypat
         if isinstance(source, OfficialFiles)
         else OfficialArchive("http://127.0.0.1:1/archive.tar.gz", "0" * 32)
     )
-    monkeypatch.setattr(sets, "DATASETS", {name: dataclasses.replace(dataset, sources=(nobody,))})
+    monkeypatch.setattr(datasets, "DATASETS", {name: dataclasses.replace(dataset, sources=(nobody,))})
     with pytest.raises(PicojouleError, match=r"no connection .*check the network, or download .* and name the folder"):
         fetch(name)
     assert left_in(cache) == []
@@ -488,18 +488,18 @@ CHILD = """
 import dataclasses, json, sys
 from pathlib import Path
 from typing import Any
-from picojoule.data import fetch, sets
+from picojoule.data import fetch, datasets
 from picojoule.data.cache import is_intact
 from picojoule.data.checksum import OfficialFile
 
 files = {file["name"]: OfficialFile(**file) for file in json.loads(sys.argv[1])}
-original = sets.DATASETS["cifar-100"]
+original = datasets.DATASETS["cifar-100"]
 small = dataclasses.replace(
     original,
     train=tuple(files[file.name] for file in original.train),
     test=tuple(files[file.name] for file in original.test),
 )
-sets.DATASETS = {"cifar-100": small}
+datasets.DATASETS = {"cifar-100": small}
 for _ in range(30):
     fetch("cifar-100", sys.argv[2], root=sys.argv[3])
     assert is_intact(small, Path(sys.argv[3]))
@@ -514,7 +514,7 @@ def test_processes_that_fetch_at_once_do_not_hurt_each_other(
     folder.mkdir()
     for file, content in tiny["cifar-100"].items():
         (folder / file).write_bytes(content)
-    dataset = sets.DATASETS["cifar-100"]
+    dataset = datasets.DATASETS["cifar-100"]
     assert isinstance(dataset, FileSet)
     files = json.dumps([dataclasses.asdict(file) for file in dataset.files])
     command = [sys.executable, "-c", CHILD, files, str(folder), str(cache)]
@@ -559,7 +559,7 @@ def test_the_list_says_what_is_where(tiny: dict[str, Contents], cache: Path) -> 
 
 
 def test_the_real_registry_is_sound() -> None:
-    for name, dataset in sets.DATASETS.items():
+    for name, dataset in datasets.DATASETS.items():
         assert dataset.name == name
         assert len(set(dataset.class_names)) == dataset.classes
         if isinstance(dataset, EmbeddedSet):

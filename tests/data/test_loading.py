@@ -9,10 +9,10 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from picojoule.data import cache_root, fetch, load, sets
+from picojoule.data import cache_root, datasets, fetch, load
 from picojoule.data.cache import holds
+from picojoule.data.datasets import FASHION_MNIST
 from picojoule.data.loading import Data, Normalization, statistics
-from picojoule.data.sets import FASHION_MNIST
 from picojoule.errors import PicojouleError
 
 from .conftest import CONTENTS, SPLITS, Contents
@@ -45,8 +45,8 @@ def test_validation_and_training_share_the_official_training_images(
 ) -> None:
     fetch(name)
     data = load(name, pad=0)
-    dataset = sets.DATASETS[name]
-    assert isinstance(dataset, sets.FileSet)
+    dataset = datasets.DATASETS[name]
+    assert isinstance(dataset, datasets.FileSet)
     images, labels = dataset.decode([tiny[name][file.name] for file in dataset.train])
     official = sorted((image.tobytes(), int(label)) for image, label in zip(images, labels, strict=True))
     both = [

@@ -19,7 +19,7 @@ import torch
 import picojoule as pj
 import tiny
 from picojoule.cli import main
-from picojoule.data.forms import Archive, Folder
+from picojoule.data.containers import Archive, Folder
 from picojoule.data.picture import read_picture
 from picojoule.io import files
 from picojoule.io.files import made, write_atomically

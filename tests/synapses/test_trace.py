@@ -8,6 +8,7 @@ import math
 import warnings
 from collections import namedtuple
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -566,7 +567,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "attention product": (lambda m, s: s @ (s.T @ s), "matmul in the model's forward pass multiplies two activations"),
     "scaled_dot_product_attention": (
         lambda m, s: F.scaled_dot_product_attention(s, s, s),
-        "scaled_dot_product_attention in the model's .* cannot count; write it with nn.Linear",
+        "scaled_dot_product_attention in the model's .* cannot count: write it with nn.Linear",
     ),
     "MultiheadAttention": (lambda m, s: m.mha(s, s, s)[0], "multi_head_attention.* in module 'mha'"),
     "LSTM": (lambda m, s: m.lstm(s)[0], "lstm in module 'lstm'"),
@@ -706,6 +707,77 @@ def test_weights_inside_a_neuron_are_refused_even_on_the_zeros_of_its_first_stat
 
     with pytest.raises(PicojouleError, match="the layer '2' multiplies by weights inside itself"):
         trace(events(nn.Linear(4, 4), declare_spiking(Recurrent())), torch.zeros(1, 4))
+
+
+NORMED = Between(lambda m, s: m.norm(s), norm=nn.LayerNorm(4))
+
+
+def test_rules_for_one_call_leave_nothing_behind() -> None:
+    before = dict(rules.PASSING)
+
+    def doubled(call: rules.Call) -> Any:
+        return 2 * call.argument(0, "input")
+
+    for rule, fan_out in ((rules.identity, 3), (doubled, 6), (rules.identity, 3)):
+        traced = trace(NORMED, torch.zeros(1, 4), rules={"layer_norm": rule})
+        assert traced["spike"].fan_out.tolist() == [fan_out] * 4
+        with pytest.raises(PicojouleError, match=r"rules=\{'layer_norm': picojoule\.rules\.identity\}"):
+            trace(NORMED, torch.zeros(1, 4))
+    assert before == rules.PASSING
+
+
+def test_rules_for_one_call_are_gone_after_an_exception() -> None:
+    before = dict(rules.PASSING)
+
+    def broken(call: rules.Call) -> Any:
+        raise ZeroDivisionError("a rule of one's own")
+
+    with pytest.raises(PicojouleError, match="a rule of one's own"):
+        trace(NORMED, torch.zeros(1, 4), rules={"layer_norm": broken})
+    assert before == rules.PASSING
+    with pytest.raises(PicojouleError, match="layer_norm in module 'norm' has no rule"):
+        trace(NORMED, torch.zeros(1, 4))
+
+
+def test_a_rule_for_one_call_goes_before_a_declared_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(rules.PASSING, "layer_norm", rules.natural)  # taken back after the test
+    rules.declare_rule("layer_norm", lambda call: NotImplemented)
+    traced = trace(NORMED, torch.zeros(1, 4), rules={"layer_norm": rules.identity})
+    assert traced["spike"].fan_out.tolist() == [3] * 4
+    with pytest.raises(PicojouleError, match="layer_norm"):
+        trace(NORMED, torch.zeros(1, 4))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"linear": rules.identity}, "'linear' multiplies activations by weights, so it cannot be declared"),
+        ({"einsum": rules.identity}, "'einsum' multiplies activations by weights, so it cannot be declared"),
+        ({"hardtan": rules.identity}, "'hardtan' with .* is not a valid rule"),
+        ({"hardtanh": "identity"}, "'hardtanh' with 'identity' is not a valid rule"),
+        ({3: rules.identity}, "3 is not the name of an operation"),
+        ([("hardtanh", rules.identity)], "is not a dictionary: give rules by the name of the operation"),
+    ],
+)
+def test_rules_for_one_call_are_checked_before_anything_runs(given: Any, message: str) -> None:
+    def never(m: nn.Module, s: Tensor) -> Tensor:
+        raise AssertionError("the model ran")
+
+    with pytest.raises(PicojouleError, match=message):
+        trace(Between(never), torch.zeros(1, 4), rules=given)
+
+
+def test_traces_of_several_threads_keep_their_rules_apart() -> None:
+    def traced(factor: int) -> list[int]:
+        def rule(call: rules.Call) -> Any:
+            return factor * call.argument(0, "input")
+
+        net = Between(lambda m, s: m.norm(s), norm=nn.LayerNorm(4))
+        return trace(net, torch.zeros(1, 4), rules={"layer_norm": rule})["spike"].fan_out.tolist()
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(traced, range(1, 9)))
+    assert found == [[3 * factor] * 4 for factor in range(1, 9)]
 
 
 def test_declared_rules(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -862,21 +934,17 @@ def test_paper_is_not_defined_for_a_ratio_that_is_not_whole() -> None:
         trace(events(nn.AvgPool2d(2), nn.Conv2d(3, 2, 3, padding=1)), torch.zeros(1, 3, 7, 7), "paper")
 
 
-def test_identity_is_no_rule_for_what_changes_the_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = dict(rules.PASSING)
-    monkeypatch.setattr("picojoule.synapses.rules.declared.PASSING", own)
-    monkeypatch.setattr("picojoule.synapses.structural_pass.PASSING", own)
+def test_identity_is_no_rule_for_what_changes_the_shape() -> None:
     net = Between(lambda m, s: s.amax(1, keepdim=True), width=1)
     with pytest.raises(PicojouleError, match=r"declare_rule\('amax', "):
         trace(net, torch.zeros(1, 4))
-    rules.declare_rule("amax", rules.identity)
     with pytest.raises(PicojouleError, match=r"amax.*does not keep the shape"):
-        trace(net, torch.zeros(1, 4))
+        trace(net, torch.zeros(1, 4), rules={"amax": rules.identity})
 
 
 @pytest.mark.parametrize(("name", "rule"), [("hardtan", rules.identity), ("hardtanh", "identity")])
 def test_what_is_no_rule(name: str, rule: Any) -> None:
-    with pytest.raises(PicojouleError, match="is no rule"):
+    with pytest.raises(PicojouleError, match="is not a valid rule"):
         rules.declare_rule(name, rule)
 
 
@@ -935,7 +1003,7 @@ def test_a_spiking_layer_in_a_plain_list_is_refused_by_name(held: Callable[[nn.M
         return layer(m.middle(s))
 
     net = Between(fire, plain=held(Spike()), middle=nn.Linear(4, 4))
-    with pytest.raises(PicojouleError, match=r"Spike.* in 'plain' is no module of the model.*nn\.ModuleList"):
+    with pytest.raises(PicojouleError, match=r"Spike.* in 'plain' is not a module of the model.*nn\.ModuleList"):
         trace(net, torch.zeros(1, 4))
     unused = Between(lambda m, s: s, plain=held(Spike()))
     assert psi(unused) == [3, 3, 3, 3]

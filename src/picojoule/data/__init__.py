@@ -5,10 +5,10 @@ from __future__ import annotations
 from picojoule.data.augment import RandAugment
 from picojoule.data.batches import Batches
 from picojoule.data.cache import cache_root
+from picojoule.data.datasets import DATASETS, find
 from picojoule.data.fetch import Fetched, Listing, fetch, listing
 from picojoule.data.loading import Data, Images, Normalization, load
 from picojoule.data.progress import Progress
-from picojoule.data.sets import DATASETS, find
 
 __all__ = [
     "DATASETS",

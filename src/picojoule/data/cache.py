@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from picojoule.data.checksum import Damaged, OfficialFile
-from picojoule.data.sets import FileSet
+from picojoule.data.datasets import FileSet
 from picojoule.errors import PicojouleError
 from picojoule.io import files
 

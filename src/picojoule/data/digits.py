@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from picojoule.data.formats import Arrays
+from picojoule.data.decoders import Arrays
 from picojoule.data.splits import draw_stratified
 
 TEST_SEED = 10_000

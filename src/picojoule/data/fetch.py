@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from picojoule.data import cache, sets
+from picojoule.data import cache, datasets
 from picojoule.data.checksum import Damaged, Unavailable
+from picojoule.data.datasets import DataSet, EmbeddedSet, FileSet
 from picojoule.data.progress import Progress, quiet
-from picojoule.data.sets import DataSet, EmbeddedSet, FileSet
 from picojoule.errors import PicojouleError
 from picojoule.io.files import reason
 
@@ -52,7 +52,7 @@ def fetch(
     >>> print(fetch("digits"))
     digits: from scikit-learn
     """
-    dataset = sets.find(name)
+    dataset = datasets.find(name)
     if isinstance(dataset, EmbeddedSet):
         return Fetched(name, dataset.library, None)
     home = cache.cache_root(root)
@@ -77,7 +77,7 @@ def fetch(
             with cache.workspace(dataset, home) as work:
                 source.get(work, progress)
                 progress(f"checking {name}", 0, None)
-                cache.install(dataset, dataset.layout.rebuild(dataset.files, work), work, home)
+                cache.install(dataset, dataset.locations.rebuild(dataset.files, work), work, home)
             return Fetched(name, source.title, home / name, tuple(skipped))
         except Unavailable as why:
             skipped.append(f"{source.title}: {why}")
@@ -95,7 +95,7 @@ def _install_from_folder(dataset: FileSet, folder: Path, home: Path) -> None:
             f"The folder {folder} cannot be read ({reason(fault)}): name an existing folder that you may read."
         ) from fault
     with cache.workspace(dataset, home) as work:
-        cache.install(dataset, dataset.layout.rebuild(dataset.files, folder), work, home)
+        cache.install(dataset, dataset.locations.rebuild(dataset.files, folder), work, home)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def listing(root: str | os.PathLike[str] | None = None) -> tuple[Listing, ...]:
     ['digits']
     """
     home = cache.cache_root(root)
-    return tuple(_line(dataset, home) for dataset in sets.DATASETS.values())
+    return tuple(_line(dataset, home) for dataset in datasets.DATASETS.values())
 
 
 def _line(dataset: DataSet, home: Path) -> Listing:

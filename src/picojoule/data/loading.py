@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from picojoule.data import cache, sets
+from picojoule.data import cache, datasets
+from picojoule.data.datasets import DataSet, FileSet
+from picojoule.data.decoders import Arrays
 from picojoule.data.digits import digits_parts
-from picojoule.data.formats import Arrays
-from picojoule.data.sets import DataSet, FileSet
 from picojoule.data.splits import VALIDATION_SEED, Indices, draw_balanced, draw_stratified
 from picojoule.errors import PicojouleError
 
@@ -103,7 +103,7 @@ def load(
     >>> len(digits.validation), len(digits.test)
     (180, 360)
     """
-    dataset = sets.find(name)
+    dataset = datasets.find(name)
     border = dataset.pad if pad is None else pad
     if isinstance(border, bool) or not isinstance(border, int) or border < 0:
         raise PicojouleError(f"pad = {border!r} is not a number of pixels; take 0 or more.")

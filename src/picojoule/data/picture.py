@@ -10,7 +10,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from picojoule.data.sets import DATASETS
+from picojoule.data.datasets import DATASETS
 from picojoule.errors import PicojouleError
 from picojoule.io import files
 

@@ -1,6 +1,6 @@
 """Where a data set can be had: package tools that are at hand, and the official address.
 
-A source only puts what it gets into a folder. What came is recognised, rebuilt and checked by `forms`.
+A source only puts what it gets into a folder. What came is recognised, rebuilt and checked by `encodings`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from picojoule.paper import reference
 from picojoule.paper.context import Bench, Findings, Work
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
-from picojoule.penalty import Kind
+from picojoule.penalty import PenaltyKind
 from picojoule.recipe import Recipe
 from picojoule.report import Collection, Curve, Setting
 from picojoule.report.curve import flattened
@@ -20,7 +20,7 @@ from picojoule.report.curve import flattened
 if TYPE_CHECKING:
     import altair as alt
 
-Power = tuple[Kind, int]
+Power = tuple[PenaltyKind, int]
 """A penalty and its p."""
 
 SIX: tuple[Power, ...] = (("syn", 1), ("syn", 2), ("total", 1), ("total", 2), ("balance", 1), ("balance", 2))
@@ -64,7 +64,7 @@ class Tradeoff(Work):
     def baseline(self, scale: Scale) -> tuple[Recipe, ...]:
         return self._seeds(scale, "syn", 1, 0)
 
-    def curve(self, scale: Scale, kind: Kind, p: int) -> tuple[Recipe, ...]:
+    def curve(self, scale: Scale, kind: PenaltyKind, p: int) -> tuple[Recipe, ...]:
         """The runs of one penalty, if it is part of the scale, without the baseline."""
         grid = self.grid(scale)
         if (kind, p) not in grid.penalties:
@@ -75,7 +75,7 @@ class Tradeoff(Work):
         curves = (self.curve(scale, kind, p) for kind, p in SIX)
         return (*self.baseline(scale), *(recipe for curve in curves for recipe in curve))
 
-    def _seeds(self, scale: Scale, kind: Kind, p: int, strength: int) -> tuple[Recipe, ...]:
+    def _seeds(self, scale: Scale, kind: PenaltyKind, p: int, strength: int) -> tuple[Recipe, ...]:
         changes = (*self.changes, f"penalty.kind={kind}", f"penalty.p={p}", f"penalty.strength={strength}")
         return tuple(scale.adapt(setting(self.base, *changes, f"seed={seed}")) for seed in scale.seeds)
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from picojoule.data import DATASETS
 from picojoule.kernels.thread_count import threads
-from picojoule.penalty import Kind, Penalty
+from picojoule.penalty import Penalty, PenaltyKind
 from picojoule.recipe import Recipe
 from picojoule.runs.model import build_model, count_synapses
 from picojoule.spikes.watch import watch
@@ -54,7 +54,7 @@ class Steps:
         self._images = pixels.contiguous(memory_format=torch.channels_last)
         self._labels = torch.randint(recipe.classes, (images,), device=self.device)
 
-    def penalty(self, kind: Kind) -> Penalty:
+    def penalty(self, kind: PenaltyKind) -> Penalty:
         synapses = count_synapses(self.model, self.recipe)
         assert synapses is not None  # the paper's recipes have spiking neurons
         return Penalty(synapses, kind)

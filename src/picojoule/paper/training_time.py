@@ -16,7 +16,7 @@ from picojoule.paper.context import Bench, Findings, Work
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import MODELS, setting
 from picojoule.paper.step_time import Paces, Steps
-from picojoule.penalty import Kind, Penalty
+from picojoule.penalty import Penalty, PenaltyKind
 
 _BASES = {
     "cnn7": "cnn7-fashion-mnist-adam-s3nn",
@@ -27,7 +27,7 @@ _PRINTED = "resnet18"
 """The network of the paper's table."""
 _ROUNDS = {"full": (100, 50), "small": (50, 8), "smoke": (2, 2)}
 """Images in a batch, and steps of each kind."""
-_PENALTIES: dict[str, Kind | None] = {"none": None, "syn": "syn", "total": "total", "balance": "balance"}
+_PENALTIES: dict[str, PenaltyKind | None] = {"none": None, "syn": "syn", "total": "total", "balance": "balance"}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from picojoule.neurons.lif import IF, LIF
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.spike import Spike
 from picojoule.neurons.surrogate import SURROGATES, Surrogate
-from picojoule.penalty import LARGEST_P, Kind
+from picojoule.penalty import LARGEST_P, PenaltyKind
 from picojoule.recipe.values import DataName, HardwareName, ModelName, Number, RunName, ShareOrEnergy, SurrogateName
 from picojoule.synapses.rules import Psi
 
@@ -91,7 +91,7 @@ class OptimizerSection(Section):
 
 
 class PenaltySection(Section):
-    kind: Literal[Kind, "target"] = "syn"
+    kind: Literal[PenaltyKind, "target"] = "syn"
     p: Number = Field(default=1.0, ge=1, le=LARGEST_P)
     strength: Number = Field(default=0.0, ge=0)
     """λ', on the normalised penalty; 0 is the baseline."""

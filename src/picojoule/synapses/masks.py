@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from picojoule.errors import PicojouleError
 from picojoule.synapses.rules.passing import RANDOM
-from picojoule.synapses.tags import Origins, Source
+from picojoule.synapses.tags import Origin, Tags
 
 _DRAWS = 4
 
@@ -26,8 +26,8 @@ class Masks:
     and small; what stays zero in all of these draws is masked.
     """
 
-    def __init__(self, origins: Origins, pruned: list[tuple[nn.Module, str]]) -> None:
-        self._origins = origins
+    def __init__(self, tags: Tags, pruned: list[tuple[nn.Module, str]]) -> None:
+        self._tags = tags
         self._left: dict[int, tuple[Tensor, Tensor | None]] = {}
         """By the identity of a tensor made of weights: where it is left, or None where that cannot be said. Views of a
         tensor have views of its entry, so that what is written into one shows in all."""
@@ -45,7 +45,7 @@ class Masks:
         if not isinstance(constant, Tensor):
             return None
         mask = self.entry(constant) if self._is_made_of_weights(constant) else constant.detach().ne(0)
-        if mask is None or self._origins.get(constant).source & ~(Source.CONSTANT | Source.WEIGHT):
+        if mask is None or self._tags.get(constant).origin & ~(Origin.CONSTANT | Origin.WEIGHT):
             return None
         return None if bool(mask.all()) else mask
 
@@ -108,10 +108,10 @@ class Masks:
 
     def is_drawn(self, tensor: Tensor) -> bool:
         """Whether other numbers may stand in a tensor's place: those of weights, and what is drawn anew."""
-        return bool(self._origins.get(tensor).source & (Source.WEIGHT | Source.RANDOM)) or id(tensor) in self._left
+        return bool(self._tags.get(tensor).origin & (Origin.WEIGHT | Origin.RANDOM)) or id(tensor) in self._left
 
     def _is_made_of_weights(self, tensor: Tensor) -> bool:
-        return bool(self._origins.get(tensor).source & Source.WEIGHT)
+        return bool(self._tags.get(tensor).origin & Origin.WEIGHT)
 
     def _is_whole(self, tensor: Tensor) -> bool:
         if self.is_drawn(tensor):

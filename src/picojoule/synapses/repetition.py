@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from picojoule.errors import PicojouleError
 from picojoule.spikes.layout import TimeLayout
-from picojoule.synapses.structural_pass import Recording
+from picojoule.synapses.recording import Recording
 
 _SYNAPTIC_TYPES = (nn.Linear, nn.Bilinear, _ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
 

@@ -13,7 +13,7 @@ from torch.nn.utils.prune import BasePruningMethod
 from torch.utils._pytree import tree_leaves
 
 
-class Source(enum.Flag):
+class Origin(enum.Flag):
     """What a tensor carries; a sum of two tensors carries both."""
 
     CONSTANT = enum.auto()
@@ -41,15 +41,15 @@ class Source(enum.Flag):
     """A tensor that the model holds outside its parameters and buffers: a state, or a constant."""
 
 
-INERT = Source.CONSTANT | Source.WEIGHT | Source.RANDOM
-ACTIVATION = Source.SPIKES | Source.INPUT
-STRANGE = Source.UNSEEN | Source.HELD
+INERT = Origin.CONSTANT | Origin.WEIGHT | Origin.RANDOM
+ACTIVATION = Origin.SPIKES | Origin.INPUT
+STRANGE = Origin.UNSEEN | Origin.HELD
 """Of unknown origin."""
 
 
 @dataclass(frozen=True)
 class Tag:
-    source: Source
+    origin: Origin
     blame: str = ""
     """For currents and opaque values: what made them, in words for an error message."""
     remedy: str = ""
@@ -57,62 +57,62 @@ class Tag:
     def __or__(self, other: Tag) -> Tag:
         first, second = (self, other) if self.blame else (other, self)
         worse = second if second.blame and _gravity(second) > _gravity(first) else first
-        return Tag(self.source | other.source, worse.blame, worse.remedy)
+        return Tag(self.origin | other.origin, worse.blame, worse.remedy)
 
 
 def _gravity(tag: Tag) -> int:
     """Which of two is to be blamed."""
-    return (Source.OPAQUE in tag.source) + (Source.COSTLY in tag.source)
+    return (Origin.OPAQUE in tag.origin) + (Origin.COSTLY in tag.origin)
 
 
-UNKNOWN = Tag(Source.UNSEEN)
+UNKNOWN = Tag(Origin.UNSEEN)
 HIDDEN = Tag(
-    Source.OPAQUE,
+    Origin.OPAQUE,
     "an operation that hides its gradient (a torch.autograd.Function, or a write through .data)",
     "write it with PyTorch's own operators, or, if it fires, make it an nn.Module and declare it with "
     "picojoule.declare_spiking",
 )
 
 
-class Origins:
+class Tags:
     """The tag of every tensor of one forward pass, and of the memory that was written in place."""
 
     def __init__(self, model: nn.Module, pruned: list[tuple[nn.Module, str]]) -> None:
-        self._tags: dict[int, tuple[Tensor, Tag]] = {}
+        self._by_tensor: dict[int, tuple[Tensor, Tag]] = {}
         self._written: dict[int, Tag] = {}
         """What was written in place, by the memory it was written to: all views of it carry it."""
         for module in model.modules():
             for tensor in tree_leaves(list(vars(module).values())):
                 if isinstance(tensor, Tensor):
-                    self.put(tensor, Tag(Source.HELD))  # a state that an earlier call left
+                    self.put(tensor, Tag(Origin.HELD))  # a state that an earlier call left
         for tensor in model.buffers():
-            self.put(tensor, Tag(Source.CONSTANT))
+            self.put(tensor, Tag(Origin.CONSTANT))
         for tensor in (*model.parameters(), *(getattr(module, name) for module, name in pruned)):
-            self.put(tensor, Tag(Source.CONSTANT | Source.WEIGHT))
+            self.put(tensor, Tag(Origin.CONSTANT | Origin.WEIGHT))
 
     def put(self, tensor: Tensor, tag: Tag) -> None:
-        self._tags[id(tensor)] = (tensor, tag)  # the reference keeps the id from being used again
+        self._by_tensor[id(tensor)] = (tensor, tag)  # the reference keeps the id from being used again
 
     def get(self, tensor: Tensor) -> Tag:
-        entry = self._tags.get(id(tensor))
+        entry = self._by_tensor.get(id(tensor))
         tag = entry[1] if entry is not None else UNKNOWN
         if self._written:
             written = self._written.get(_memory(tensor))
             tag = tag if written is None else tag | written
-        if tag.source & Source.SPIKES and not _has_connections(tensor):
+        if tag.origin & Origin.SPIKES and not _has_connections(tensor):
             return HIDDEN
         return tag
 
     def joint(self, values: Any) -> Tag:
         """The tag of everything in a nest of values together."""
-        tag = Tag(Source(0))
+        tag = Tag(Origin(0))
         for leaf in tree_leaves(values):
             if isinstance(leaf, Tensor):
                 tag |= self.get(leaf)
         return tag
 
     def is_activation(self, value: Any) -> bool:
-        return bool(self.joint(value).source & ~INERT)
+        return bool(self.joint(value).origin & ~INERT)
 
     def overwrite(self, target: Any, tag: Tag) -> None:
         """Note that an operation wrote into a tensor."""

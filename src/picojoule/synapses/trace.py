@@ -1,7 +1,7 @@
 """ψ: how many synapses a spike of each neuron reaches.
 
-`trace` makes one structural pass over the model (`structure`) and gives `Synapses`, the one table of coefficients that
-both the energy meter and the penalty read. Conventions (`psi=`):
+`trace` makes one structural pass over the model (`structural_pass`) and gives `Synapses`, the one table of coefficients
+that both the energy meter and the penalty read. Conventions (`psi=`):
 
 * `"exact"`: the synapses that exist, neuron by neuron: borders of padded convolutions, stride, dilation, groups, pools
   and skip paths included, pruned weights left out. int64.
@@ -13,10 +13,10 @@ both the energy meter and the penalty read. Conventions (`psi=`):
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -26,11 +26,14 @@ from torch.utils._pytree import tree_leaves
 from picojoule.errors import PicojouleError
 from picojoule.spikes.layout import TimeLayout, completed
 from picojoule.spikes.spiking import clock_of, spiking_modules, unwrap
-from picojoule.synapses.repetition import OtherBatch, check_all_weights_ran, check_second_call, holds_a_state
+from picojoule.synapses.recording import Recording, SynapticCall
+from picojoule.synapses.repetition import OtherBatch, check_all_weights_ran, holds_a_state
 from picojoule.synapses.rules import Psi
+from picojoule.synapses.rules.declared import passing_rules
+from picojoule.synapses.rules.passing import PassingRule
 from picojoule.synapses.snapshot import unchanged
-from picojoule.synapses.structural_pass import Recording, StructuralPass, SynapticCall
 from picojoule.synapses.table import Layer, Synapses, Target
+from picojoule.synapses.traced_calls import ForwardPassError, record_calls
 
 
 def trace(
@@ -41,13 +44,33 @@ def trace(
     steps: int = 1,
     time_axis: int | None = None,
     folded: Literal["time", "batch"] | None = None,
+    rules: Mapping[str, PassingRule] | None = None,
 ) -> Synapses:
-    """Count ψ for every neuron of a network, from its structure alone.
+    """Count ψ, the synapses that a spike of each neuron reaches, from a network's structure alone.
 
-    `example` is a batch as the model takes it (a tuple for several arguments); only its shape matters. The model runs
-    in evaluation mode and comes back exactly as it was; it runs three times, because a second call and a batch of
-    another size must reach the same synapses. `steps`, `time_axis` and `folded` say how many time steps
-    this one forward pass holds, as for `picojoule.watch`; a network that is called once a step is traced with one step.
+    One table of ψ is what both the energy meter and the penalty read: E = E_AC · E[Σ_t Σ_i ψ_i s_{i,t}]. A bias is not
+    a synapse and a masked weight is not one; synapses that the input feeds are counted apart (`encoder_macs`). The
+    model runs in evaluation mode and comes back exactly as it was; it runs three times, because a second call and a
+    batch of another size must reach the same synapses.
+
+    Args:
+        model: A network with spiking layers that picojoule knows, or that were declared with
+            `picojoule.declare_spiking`.
+        example: A batch as the model takes it, a tuple for several arguments; only its shape matters.
+        psi: The convention: `"exact"` counts the synapses that exist; `"uniform"` and `"paper"` are the paper's
+            formulas, for comparison with it.
+        steps: Time steps that this one forward pass holds, as for `picojoule.watch`; a network that is called once per
+            step is traced with one step.
+        time_axis: The axis of the example that holds the time steps, if one does.
+        folded: Which of the two comes first where time and batch share the first axis.
+        rules: Passing rules by the name of the operation, for this call only. `picojoule.declare_rule` declares one for
+            the whole process.
+
+    Returns:
+        The layers in the order in which they fire, each with its ψ.
+
+    Raises:
+        PicojouleError: Something cannot be counted, or an argument is not valid; the message names it and the remedy.
 
     >>> from picojoule.neurons.spike import Spike
     >>> net = nn.Sequential(
@@ -61,9 +84,18 @@ def trace(
             [16, 24, 24, 16]])
     >>> synapses["3"].synapses, synapses.encoder_macs
     (640, 288)
+
+    An operation without a rule between spikes and synapses is refused, unless a rule is given for it:
+
+    >>> from picojoule.synapses.rules import identity
+    >>> net.insert(2, nn.Hardtanh())[2]
+    Hardtanh(min_val=-1.0, max_val=1.0)
+    >>> trace(net, torch.zeros(1, 1, 6, 6), rules={"hardtanh": identity})["1"].synapses
+    800
     """
     if psi not in get_args(Psi):
         raise PicojouleError(f"psi={psi!r} is not known: choose one of {', '.join(map(repr, get_args(Psi)))}")
+    passing = passing_rules(rules)
     said = TimeLayout(steps, time_axis, folded)
     model = unwrap(model)
     if not isinstance(model, nn.Module):
@@ -82,7 +114,8 @@ def trace(
             "the example holds no sample: give a tensor shaped like a batch of the model's real input, or a tuple of "
             "arguments"
         )
-    recording = _run(model, arguments, psi)
+    record = partial(record_calls, model, psi, passing)
+    recording = record(arguments)
     silent = [name for name in expected if name not in recording.leaves]
     if silent:
         raise PicojouleError(
@@ -93,7 +126,7 @@ def trace(
     count = _counted(model, recording, layout, psi)
     given = tuple(tensors[0].shape)
     _check_samples(count.samples, given, layout)
-    _check_other_batch(model, arguments, count, layout, psi)
+    _check_other_batch(model, arguments, count, layout, psi, record)
     targets = _targets(recording, count.psi_of, count.samples * steps)
     has_time = layout.has_axis_in(given) or layout.can_loop_over(given, count.samples)
     return Synapses(
@@ -138,7 +171,12 @@ def _counted(model: nn.Module, recording: Recording, layout: TimeLayout, psi: Ps
 
 
 def _check_other_batch(
-    model: nn.Module, arguments: tuple[Any, ...], count: _Count, layout: TimeLayout, psi: Psi
+    model: nn.Module,
+    arguments: tuple[Any, ...],
+    count: _Count,
+    layout: TimeLayout,
+    psi: Psi,
+    record: Callable[..., Recording],
 ) -> None:
     """Refuse a model whose ψ depends on how many samples are in the batch."""
     batch = OtherBatch(count.samples, layout)
@@ -147,12 +185,12 @@ def _check_other_batch(
     others = batch.of(arguments)
     try:
         try:
-            recording = _run(model, others, psi, calls=1)
-        except _ForwardPassError:
+            recording = record(others, calls=1)
+        except ForwardPassError:
             with unchanged(model):
                 batch.resize_state(model)
-                recording = _run(model, others, psi, calls=1)
-    except _ForwardPassError as error:
+                recording = record(others, calls=1)
+    except ForwardPassError as error:
         if holds_a_state(model):
             raise PicojouleError(
                 f"the model takes a batch of {count.samples} but no other ({error.__cause__}), and it holds a state of "
@@ -167,57 +205,6 @@ def _check_other_batch(
                 f"{count.samples}: the model mixes the samples of a batch (a mean over its axis, for example), so ψ is "
                 "no property of the network; keep the samples apart"
             )
-
-
-class _ForwardPassError(PicojouleError):
-    """The model's own code failed on the example."""
-
-
-def _run(model: nn.Module, arguments: tuple[Any, ...], psi: Psi, calls: int = 2) -> Recording:
-    """The first call of the model, compared with the second."""
-    with unchanged(model), _uncompiled():
-        model.eval()
-        structural = StructuralPass(model, psi)
-        recordings = []
-        for _ in range(calls):
-            structural.begin_another_call()
-            _call(model, structural, arguments)
-            recordings.append(structural.recording)
-        for recording in recordings[1:]:
-            check_second_call(recordings[0], recording)
-    return recordings[0]
-
-
-def _call(model: nn.Module, structural: StructuralPass, arguments: tuple[Any, ...]) -> None:
-    inputs = structural.emit_input(arguments)
-    try:
-        with torch.inference_mode(False), torch.enable_grad(), structural.attached(), structural:
-            output = model(*inputs)
-        structural.check_output(output)
-    except Exception as error:
-        if isinstance(error, PicojouleError) or structural.recording.refusal:
-            raise structural.recording.refusal or error from None
-        shapes = ", ".join(str(tuple(a.shape)) if isinstance(a, Tensor) else type(a).__name__ for a in arguments)
-        held = tree_leaves((arguments, [*model.parameters(), *model.buffers()]))
-        without_values = any(isinstance(leaf, Tensor) and leaf.is_meta for leaf in held)
-        raise _ForwardPassError(
-            f"the model's forward pass failed on an example of shape {shapes} ({type(error).__name__}: {error}); "
-            + (
-                "move example and model off the meta device, the model with to_empty(device='cpu')"
-                if without_values
-                else "give an example shaped like a batch of the model's real input"
-            )
-        ) from error
-    if structural.recording.refusal:
-        raise structural.recording.refusal
-
-
-def _uncompiled() -> contextlib.AbstractContextManager[Any]:
-    """Compiled parts of the model run as they were written; nothing is compiled if the compiler was never loaded."""
-    if "torch._dynamo" not in sys.modules:
-        return contextlib.nullcontext()
-    stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
-    return stance
 
 
 def _one_step(name: str, by_step: list[Tensor], psi: Psi) -> Tensor:

@@ -9,14 +9,19 @@ Two kinds of operation matter between a spike and the neuron that receives it.
   derivative with respect to the input is the number of *connections*: 1 where the real derivative is 1/k² (an average
   pool), 1 where it is some learnt scale (batch norm), unchanged where the operation only moves or adds values.
 
-An operation in neither table is refused when it stands between a spike and a synapse. A further one is declared in one
-line:
+An operation in neither table is refused when it stands between a spike and a synapse. A further rule is given to one
+call of `picojoule.trace`, or declared for the whole process with `declare_rule`:
 
->>> from picojoule import rules
->>> rules.declare_rule("hardtanh", rules.identity)  # each element passes on its own connections
->>> "hardtanh" in rules.PASSING
-True
->>> del rules.PASSING["hardtanh"]
+>>> import torch, picojoule as pj
+>>> class Net(torch.nn.Module):
+...     def __init__(self):
+...         super().__init__()
+...         self.spike, self.head = pj.declare_spiking(torch.nn.Identity()), torch.nn.Linear(4, 3)
+...
+...     def forward(self, x):
+...         return self.head(torch.nn.functional.hardtanh(self.spike(x)))
+>>> pj.trace(Net(), torch.zeros(1, 4), rules={"hardtanh": pj.rules.identity}).synapses
+12
 """
 
 from picojoule.synapses.rules.call import Call, Psi

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,6 +15,10 @@ from picojoule.synapses.rules.call import Call, shadow
 from picojoule.synapses.rules.passing import PASSING, PassingRule, identity
 from picojoule.synapses.rules.synaptic import SYNAPTIC, UNCOUNTED
 
+_HOW_TO_DECLARE = (
+    "say so with rules={{{name!r}: picojoule.rules.identity}} in picojoule.trace, or for the whole process with "
+    "picojoule.declare_rule({name!r}, picojoule.rules.identity)"
+)
 REMEDIES: dict[str, str] = {
     **dict.fromkeys(
         "max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d "
@@ -22,38 +27,76 @@ REMEDIES: dict[str, str] = {
     ),
     **dict.fromkeys(
         "layer_norm group_norm instance_norm rms_norm".split(),
-        "its scale depends on the data; use batch norm, move it behind the synapses, or declare it with "
-        "picojoule.declare_rule({name!r}, picojoule.rules.identity) if each element keeps its connections",
+        "its scale depends on the data, so use batch norm, move it behind the synapses, or, if each element keeps its "
+        "connections, " + _HOW_TO_DECLARE,
     ),
 }
-DEFAULT_REMEDY = (
-    "move it in front of a spiking layer, or, if each element keeps its connections, say so in one line: "
-    "picojoule.declare_rule({name!r}, picojoule.rules.identity)"
-)
+DEFAULT_REMEDY = "move it in front of a spiking layer, or, if each element keeps its connections, " + _HOW_TO_DECLARE
 
 
 def remedy(name: str) -> str:
-    """What to do about an operation without a rule."""
+    """Say what to do about an operation without a rule."""
     return REMEDIES.get(name, DEFAULT_REMEDY).format(name=name)
 
 
 def declare_rule(name: str, rule: PassingRule) -> None:
-    """Let an operation pass connections on: `identity`, `natural`, or a function of `Call` of your own.
+    """Let an operation of PyTorch pass connections on, for every later `picojoule.trace` of this process.
 
-    `name` is the operation's name in PyTorch (`"relu"` covers `torch.relu`, `F.relu` and `Tensor.relu`).
+    For one call only, give the rule to `picojoule.trace(..., rules={name: rule})` instead.
+
+    Args:
+        name: The operation's name in PyTorch (`"relu"` covers `torch.relu`, `F.relu` and `Tensor.relu`).
+        rule: `rules.identity` (each element keeps its connections), `rules.natural` (the operation only moves, copies
+            or adds elements), or a function of `rules.Call` of your own.
+
+    Raises:
+        PicojouleError: The name is not an operation of PyTorch, or is a product with weights, or the rule is not a
+            function.
+
+    >>> from picojoule import rules
+    >>> declare_rule("hardtanh", rules.identity)
+    >>> "hardtanh" in rules.PASSING
+    True
+    >>> del rules.PASSING["hardtanh"]
     """
+    PASSING[name] = _checked_rule(name, rule)
+
+
+def passing_rules(added: Mapping[str, PassingRule] | None = None) -> dict[str, PassingRule]:
+    """Return the passing rules of this process together with those that are added for one call.
+
+    Args:
+        added: Rules by the name of the operation, as for `declare_rule`.
+
+    Returns:
+        A table of its own, which later declarations do not change.
+
+    Raises:
+        PicojouleError: `added` is not a dictionary of rules, or one of them is refused as `declare_rule` would.
+    """
+    if added is not None and not isinstance(added, Mapping):
+        raise PicojouleError(
+            f"rules={added!r} is not a dictionary: give rules by the name of the operation, as in "
+            "{'relu': picojoule.rules.identity}"
+        )
+    return {**PASSING, **{name: _checked_rule(name, rule) for name, rule in (added or {}).items()}}
+
+
+def _checked_rule(name: str, rule: PassingRule) -> PassingRule:
+    """Return the rule as the structural pass calls it, or refuse it."""
     if not isinstance(name, str):
-        raise PicojouleError(f"{name!r} is no name of an operation of PyTorch: give one such as 'relu'")
+        raise PicojouleError(f"{name!r} is not the name of an operation of PyTorch: give one such as 'relu'")
     if name in SYNAPTIC or name in UNCOUNTED:
         raise PicojouleError(
-            f"{name!r} multiplies activations by weights, so it cannot be declared to pass connections on"
+            f"{name!r} multiplies activations by weights, so it cannot be declared to pass connections on: give a rule "
+            "for an operation without weights"
         )
     if not callable(rule) or not any(hasattr(home, name) for home in (torch, F, Tensor, torch.special)):
         raise PicojouleError(
-            f"{name!r} with {rule!r} is no rule: give the name of an operation of PyTorch and rules.identity, "
+            f"{name!r} with {rule!r} is not a valid rule: give the name of an operation of PyTorch and rules.identity, "
             "rules.natural or a function of rules.Call"
         )
-    PASSING[name] = _checked_identity if rule is identity else rule
+    return _checked_identity if rule is identity else rule
 
 
 def _checked_identity(call: Call) -> Any:

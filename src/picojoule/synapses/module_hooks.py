@@ -1,0 +1,149 @@
+"""Hooks on the model's modules: they note which module runs, and stand in for spiking layers and relays."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from picojoule.spikes.frameworks import Silent, kind_of
+from picojoule.spikes.spiking import (
+    described,
+    first_output,
+    is_relay,
+    is_spiking,
+    replace_first_output,
+    spiking_modules,
+)
+from picojoule.synapses.pass_state import PassState
+from picojoule.synapses.refusals import refuse_layer_input, refuse_product
+from picojoule.synapses.tags import INERT, STRANGE, Origin, Tag
+
+StandIn = Callable[[Any, Any], Any]
+"""(what arrived at a module, what it returned) → what takes the place of its output."""
+
+
+class ModuleHooks:
+    """The hooks of one structural pass on one model."""
+
+    def __init__(self, state: PassState) -> None:
+        self._state = state
+        self._thread = threading.get_ident()
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        """Follow the model's modules and stand in for its spiking layers and relays while the block runs."""
+        model = self._state.model
+        spiking = {id(m): name for name, m in spiking_modules(model).items()}
+        handles = []
+        try:
+            for name, module in unregistered_neurons(model):
+                handles.append(module.register_forward_pre_hook(self._refuse_unregistered(name)))
+            for name, module in model.named_modules():
+                if isinstance(module, torch.jit.ScriptModule):  # takes no hooks; the products in it are noticed
+                    if id(module) in spiking:
+                        self._state.refuse(
+                            f"the spiking layer {name!r} is TorchScript, which cannot be followed: trace the model "
+                            "before it is scripted"
+                        )
+                    continue
+                enter, leave = self._hooks(name, self._stand_in(name, module, spiking=id(module) in spiking))
+                handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+                handles.append(module.register_forward_hook(leave, with_kwargs=True))
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _refuse_unregistered(self, name: str) -> Callable[[nn.Module, Any], NoReturn]:
+        def refuse(module: nn.Module, arguments: Any) -> NoReturn:
+            self._state.refuse(
+                f"the spiking layer {described(module)} in {name!r} is not a module of the model, so it cannot be "
+                "watched: hold it in an nn.ModuleList or nn.ModuleDict instead of a list or dict"
+            )
+
+        return refuse
+
+    def _stand_in(self, name: str, module: nn.Module, *, spiking: bool) -> StandIn | None:
+        """Choose what takes the place of a module's output, if anything does."""
+        if spiking:
+            return lambda arrivals, output: self._fired(module, name, output)
+        if is_relay(module):
+            return lambda arrivals, output: self._relayed(name, arrivals, output)
+        kind = kind_of(module)
+        if isinstance(kind, Silent):
+            tag = Tag(Origin.CURRENT, f"the layer {name!r} ({described(module)}), which emits {kind.emits},")
+            return lambda arrivals, output: self._state.tag(output, tag)
+        return None
+
+    def _hooks(self, name: str, stand_in: StandIn | None) -> tuple[Callable[..., None], Callable[..., Any]]:
+        state = self._state
+
+        def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
+            if threading.get_ident() != self._thread:  # what it computes there would be connections, not numbers
+                state.refuse(
+                    f"the module {name!r} was called by another thread while its model is being traced: trace the "
+                    "model before the threads use it"
+                )
+            state.path.append(name)
+            if isinstance(module, nn.RNNBase) and state.tags.is_activation((args, kwargs)):
+                refuse_product(state, module.mode.lower())
+            if stand_in is not None:
+                if not state.inside:
+                    refuse_layer_input(state, name, (args, kwargs))
+                state.inside.append(name)
+
+        def leave(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+            state.path.pop()
+            if stand_in is None:
+                return output
+            state.inside.pop()
+            return output if state.inside else stand_in((args, kwargs), output)
+
+        return enter, leave
+
+    def _fired(self, module: nn.Module, name: str, output: Any) -> Any:
+        """Replace what a spiking layer emitted by fresh spikes."""
+        state = self._state
+        spikes = first_output(name, output)
+        held = [vars(part) for part in module.modules()]
+        potential = Tag(Origin.CURRENT, f"the state of {name!r}")
+        for leaf in tree_leaves((output, held)):  # made by code that may not be seen, and read by others
+            if isinstance(leaf, Tensor) and leaf is not spikes and state.tags.get(leaf).origin & STRANGE:
+                state.tags.put(leaf, potential)
+        return replace_first_output(output, state.emit_spikes(name, spikes))
+
+    def _relayed(self, name: str, arrivals: Any, output: Any) -> Any:
+        """Replace what a max pool passed on by fresh spikes, if it pools spikes."""
+        state = self._state
+        tag = state.tags.joint(arrivals)
+        pooled = first_output(name, output)
+        state.tag(output, tag)
+        if not tag.origin & Origin.SPIKES:
+            return output
+        if tag.origin & ~(Origin.SPIKES | INERT):
+            state.refuse(
+                f"the max pool {name!r} takes spikes that were scaled or mixed with other values, so what it passes "
+                "on are no spikes: pool the spikes as they come from their layer, before any dropout"
+            )
+        state.recording.relays.add(name)
+        return replace_first_output(output, state.emit_spikes(name, pooled))
+
+
+def unregistered_neurons(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """List spiking layers in plain lists and dicts, which PyTorch does not count among a model's modules."""
+    registered = set(model.modules())
+    held = [
+        (f"{path}.{name}".lstrip("."), leaf)
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if name != "_modules"
+        for leaf in tree_leaves(value)
+        if isinstance(leaf, nn.Module) and leaf not in registered
+    ]
+    return [(name, part) for name, module in held for part in module.modules() if is_spiking(part)]

@@ -1,0 +1,117 @@
+"""The state of a structural pass: tags of tensors, the module that is running, and what was recorded so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from picojoule.errors import PicojouleError
+from picojoule.spikes.sums import precise
+from picojoule.synapses.masks import Masks
+from picojoule.synapses.recording import Recording
+from picojoule.synapses.rules.call import Psi
+from picojoule.synapses.rules.passing import PassingRule
+from picojoule.synapses.tags import Origin, Tag, Tags, pruned_tensors
+
+
+class PassState:
+    """What one structural pass knows while the model runs."""
+
+    def __init__(self, model: nn.Module, psi: Psi, passing: Mapping[str, PassingRule]) -> None:
+        self.model = model
+        self.psi = psi
+        self.passing = passing
+        """The passing rules by the name of the operation, those of this one call included."""
+        self.recording = Recording()
+        self.path: list[str] = []
+        """Names of the modules that are running now, the innermost last."""
+        self.inside: list[str] = []
+        """Spiking layers and relays that are running now: what they compute inside is not counted."""
+        self.products_allowed = 0
+        """Above 0 while products may run: those of constants, and those that are being counted."""
+        self.dtype = torch.get_default_dtype()
+        """The dtype in which the model's own neurons emit."""
+        pruned = pruned_tensors(model)
+        self.tags = Tags(model, pruned)
+        self.masks = Masks(self.tags, pruned)
+        self.weights = {id(tensor) for tensor in model.parameters()}
+        """The identities of the model's parameters and pruned weights."""
+        self.weights |= {id(getattr(module, name)) for module, name in pruned}
+
+    def tag(self, out: Any, tag: Tag) -> Any:
+        """Give every tensor in a result the tag; the result is returned."""
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, Tensor):
+                if tag.origin & Origin.SPIKES and leaf.dtype in (torch.float16, torch.bfloat16):
+                    self.refuse(
+                        f"spikes are written into a {leaf.dtype} tensor {self.where()}, where counts above 256 would "
+                        "be rounded: trace the model in float32"
+                    )
+                self.tags.put(leaf, tag)
+        return out
+
+    def tag_written(self, target: Any, tag: Tag) -> None:
+        """Give the tag to what an operation wrote into, and to all views of that memory."""
+        self.tag(target, tag)
+        self.tags.overwrite(target, tag)
+
+    def emit_input(self, example: Any) -> Any:
+        """Put ones in place of the example's numbers (indices and masks keep theirs)."""
+
+        def ones(tensor: Tensor) -> Tensor:
+            with torch.inference_mode(False):
+                emitted = torch.ones_like(tensor) if tensor.is_floating_point() else tensor.clone()
+            self.tags.put(emitted, Tag(Origin.INPUT))
+            return emitted
+
+        return tree_map_only(Tensor, ones, example)
+
+    def emit_spikes(self, name: str, like: Tensor) -> Tensor:
+        """Emit fresh spikes of a layer, in the shape of what it really emitted."""
+        with self.counting():
+            # float64, so that counts stay exact however the paths branch and join; not every device has it.
+            leaf = torch.zeros_like(like, dtype=precise(like.device), requires_grad=True)
+            self.recording.leaves.setdefault(name, []).append(leaf)
+            self.dtype = like.dtype
+            emitted = leaf.clone()  # what the model gets may be written to in place
+        self.tags.put(emitted, Tag(Origin.SPIKES))
+        return emitted
+
+    def as_emitted(self, tensor: Tensor) -> Tensor:
+        """Convert spikes to the dtype that the model gave them, for operations that insist on it."""
+        return tensor.to(self.dtype) if self.tags.get(tensor).origin & Origin.SPIKES else tensor
+
+    def where(self) -> str:
+        """Say which module is running, for an error message."""
+        return f"in module {self.path[-1]!r}" if self.path and self.path[-1] else "in the model's forward pass"
+
+    def refuse(self, message: str) -> NoReturn:
+        """Raise a `PicojouleError` and keep it, in case the model catches it."""
+        self.recording.refusal = PicojouleError(message)
+        raise self.recording.refusal
+
+    @contextmanager
+    def allowing_products(self) -> Iterator[None]:
+        """Let products run that are not to be counted."""
+        self.products_allowed += 1
+        try:
+            yield
+        finally:
+            self.products_allowed -= 1
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Switch gradients on, which are connections here, whatever the model (or checkpointing) does with them."""
+        with (
+            self.allowing_products(),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor),
+        ):
+            yield

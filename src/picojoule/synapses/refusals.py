@@ -1,0 +1,119 @@
+"""What the structural pass refuses, in one sentence each: what cannot be counted, where it stands, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from picojoule.synapses.pass_state import PassState
+from picojoule.synapses.rules.passing import READING
+from picojoule.synapses.rules.readout import ADDING, STATISTICS, bare
+from picojoule.synapses.rules.synaptic import UNCOUNTED
+from picojoule.synapses.tags import INERT, STRANGE, Origin, Tag, tensors_in
+
+_UNSEEN = (
+    "a tensor whose origin cannot be seen (a neuron called as a bare function, TorchScript, or a tensor that is no "
+    "buffer): make the neuron an nn.Module and declare it with picojoule.declare_spiking, trace the model before it is "
+    "scripted, or register the tensor as a buffer"
+)
+
+
+def refuse_operation(state: PassState, name: str, func: Callable[..., Any], kwargs: dict[str, Any]) -> None:
+    """Refuse an operation on activations that reads their values, is an uncounted product, or writes past autograd."""
+    here = f"{name} {state.where()}"
+    if name in READING:
+        state.refuse(
+            f"the forward pass reads the value of an activation ({here}), so what it runs may depend on the data "
+            "and its synapses cannot be counted: let it depend on shapes or settings instead"
+        )
+    if name in UNCOUNTED:
+        refuse_product(state, name)
+    if kwargs.get("out") is not None:
+        state.refuse(f"{here} writes its result into out=: write y = {name}(...) instead")
+    if name == "__set__" and getattr(getattr(func, "__self__", None), "__name__", "") == "data":
+        state.refuse(
+            f"an activation is written to .data {state.where()}, past autograd: use x.copy_(y) or a new tensor"
+        )
+
+
+def refuse_product(state: PassState, name: str) -> NoReturn:
+    """Refuse a product of activations that has no rule."""
+    if state.inside:
+        state.refuse(
+            f"the layer {state.inside[0]!r} multiplies by weights inside itself ({name}), and recurrent synapses are "
+            "not counted: use a neuron without recurrent weights, or put them into a module beside it"
+        )
+    state.refuse(
+        f"{name} {state.where()} multiplies activations in a way that picojoule cannot count: write it with nn.Linear "
+        "or a convolution, or leave this part out of the traced model"
+    )
+
+
+def refuse_weighted_sum(state: PassState, name: str, tag: Tag) -> None:
+    """Refuse a sum of elements that were multiplied by constants: synapses written by hand."""
+    statistic = bare(name) in STATISTICS and tag.origin & ~(INERT | Origin.WEIGHTED) != Origin.INPUT
+    weighted = Origin.WEIGHTED | Origin.SHIFTED if statistic else Origin.WEIGHTED  # a statistic is not linear
+    if tag.origin & weighted and (bare(name) in ADDING or statistic):
+        state.refuse(
+            f"{name} {state.where()} adds up values that were multiplied by constants or compared with them, which "
+            "are synapses written by hand: write them with nn.Linear or a convolution, or put the constants into "
+            "the weights that follow"
+        )
+
+
+def refuse_weight(state: PassState, name: str, tag: Tag) -> None:
+    """Refuse a synaptic operation whose weight is not one: a tensor of unknown origin, or an activation."""
+    if tag.origin & STRANGE:
+        state.refuse(
+            f"the weight of {name} {state.where()} is neither a parameter nor a buffer of the model: register it as one"
+        )
+    if tag.origin & ~INERT:
+        state.refuse(
+            f"{name} {state.where()} multiplies two activations (as attention does), which has no fixed number of "
+            "synapses: only products with weights can be counted, so leave this part out of the traced model"
+        )
+
+
+def refuse_synaptic_input(state: PassState, name: str, tag: Tag) -> None:
+    """Refuse a synaptic operation that is fed by anything but spikes and the network's input."""
+    here = f"{name} {state.where()}"
+    if tag.origin & Origin.OPAQUE:
+        state.refuse(f"{tag.blame} has no rule and stands between spikes and {here}: {tag.remedy}")
+    if tag.origin & STRANGE:
+        state.refuse(f"{here} is fed by {_UNSEEN}")
+    if tag.origin & Origin.CURRENT:
+        state.refuse(
+            f"{here} is fed by {tag.blame} with no spiking layer between them: put a spiking layer there, or "
+            "declare the module that fires as one with picojoule.declare_spiking (a bare function that fires must "
+            "be made a module first)"
+        )
+
+
+def refuse_layer_input(state: PassState, name: str, arrivals: Any) -> None:
+    """Refuse a spiking layer or relay that is fed by what has no rule or cannot be seen."""
+    tag = state.tags.joint(arrivals)
+    if tag.origin & Origin.OPAQUE:
+        state.refuse(
+            f"{tag.blame} has no rule and stands between spikes and the layer {name!r}, so what it costs is "
+            f"unknown: {tag.remedy}"
+        )
+    if tag.origin & Origin.UNSEEN:
+        state.refuse(f"the layer {name!r} is fed by {_UNSEEN}")
+
+
+def refuse_output(state: PassState, output: Any) -> None:
+    """Refuse an output with a path from a spike on which something may cost and was not counted.
+
+    An operation without a rule may end a model (a vote, a softmax) if it is one of `rules.readout` and no weights take
+    part in it.
+    """
+    tag = state.tags.joint(tensors_in(output))
+    if tag.origin & Origin.OPAQUE and tag.origin & (Origin.WEIGHT | Origin.COSTLY):
+        with_weights = " together with weights" if tag.origin & Origin.WEIGHT else ""
+        state.refuse(
+            f"{tag.blame} has no rule and stands between spikes and the model's output{with_weights}, so what it "
+            "costs is unknown: write its synapses with nn.Linear or a convolution, or, if it has none, let the "
+            "model return what goes into it"
+        )
+    if tag.origin & Origin.UNSEEN:
+        state.refuse(f"the model's output is {_UNSEEN}")

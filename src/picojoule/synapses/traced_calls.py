@@ -1,0 +1,93 @@
+"""Calls of a model in a structural pass: its own errors are told apart from refusals, and it comes back as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from picojoule.errors import PicojouleError
+from picojoule.synapses.recording import Recording
+from picojoule.synapses.repetition import check_second_call
+from picojoule.synapses.rules.call import Psi
+from picojoule.synapses.rules.passing import PassingRule
+from picojoule.synapses.snapshot import unchanged
+from picojoule.synapses.structural_pass import StructuralPass
+
+
+class ForwardPassError(PicojouleError):
+    """A failure of the model's own code on the example."""
+
+
+def record_calls(
+    model: nn.Module,
+    psi: Psi,
+    passing: Mapping[str, PassingRule],
+    arguments: tuple[Any, ...],
+    calls: int = 2,
+) -> Recording:
+    """Call a model in a structural pass and leave it exactly as it was.
+
+    Args:
+        model: The network.
+        psi: The convention by which synapses are counted.
+        passing: The passing rules by the name of the operation.
+        arguments: What the model is called with.
+        calls: How often it is called, each time in the state that the call before has left it in.
+
+    Returns:
+        What the first call recorded.
+
+    Raises:
+        ForwardPassError: The model's own code failed.
+        PicojouleError: Something cannot be counted, or a later call runs other synapses than the first.
+    """
+    with unchanged(model), _uncompiled():
+        model.eval()
+        structural = StructuralPass(model, psi, passing)
+        recordings = []
+        for _ in range(calls):
+            structural.begin_another_call()
+            _call(model, structural, arguments)
+            recordings.append(structural.recording)
+        for recording in recordings[1:]:
+            check_second_call(recordings[0], recording)
+    return recordings[0]
+
+
+def _call(model: nn.Module, structural: StructuralPass, arguments: tuple[Any, ...]) -> None:
+    """Call the model once; an error of its own names the example's shape."""
+    inputs = structural.emit_input(arguments)
+    try:
+        with torch.inference_mode(False), torch.enable_grad(), structural.attached(), structural:
+            output = model(*inputs)
+        structural.check_output(output)
+    except Exception as error:
+        if isinstance(error, PicojouleError) or structural.recording.refusal:
+            raise structural.recording.refusal or error from None
+        shapes = ", ".join(str(tuple(a.shape)) if isinstance(a, Tensor) else type(a).__name__ for a in arguments)
+        held = tree_leaves((arguments, [*model.parameters(), *model.buffers()]))
+        without_values = any(isinstance(leaf, Tensor) and leaf.is_meta for leaf in held)
+        raise ForwardPassError(
+            f"the model's forward pass failed on an example of shape {shapes} ({type(error).__name__}: {error}): "
+            + (
+                "move example and model off the meta device, the model with to_empty(device='cpu')"
+                if without_values
+                else "give an example shaped like a batch of the model's real input"
+            )
+        ) from error
+    if structural.recording.refusal:
+        raise structural.recording.refusal
+
+
+def _uncompiled() -> contextlib.AbstractContextManager[Any]:
+    """Run compiled parts of the model as they were written, without loading the compiler if nobody has."""
+    if "torch._dynamo" not in sys.modules:
+        return contextlib.nullcontext()
+    stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
