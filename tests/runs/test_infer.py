@@ -158,7 +158,9 @@ def test_the_bill_is_by_the_psi_of_the_recipe(tmp_path: Path, engine: str, comma
         document, stored = json.loads(out), run.result.test
         assert (status, document["psi"]) == (0, psi)
         for key in ("synops", "joules"):
-            assert np.mean([image[key] for image in document["images"]]) == pytest.approx(stored[key], rel=1e-3)
+            assert np.mean([image[key] for image in document["images"]]) == pytest.approx(
+                getattr(stored, key), rel=1e-3
+            )
         bills[psi] = stored.synops
         _, out, _ = command("infer", run.path, "--trust", "--split", "test", "--limit", "1", "--engine", engine)
         assert f"synaptic operations (ψ {psi})" in out
@@ -181,7 +183,7 @@ def test_neurons_over_time_are_answered_densely(tmp_path: Path, command: Command
     answered = pj.infer(run, split="test", engine="dense")
     answers, stored = answered.answers, run.result.test
     rates = [image["layers"][0]["rate"] for image in answered.to_dict()["images"]]
-    assert np.mean(rates) == pytest.approx(stored.layers[0]["rate"], rel=1e-3), "per neuron and step"
+    assert np.mean(rates) == pytest.approx(stored.layers[0].rate, rel=1e-3), "per neuron and step"
     assert np.mean([answer.class_ == answer.label for answer in answers]) == pytest.approx(stored.accuracy)
     assert np.mean([answer.synops for answer in answers]) == pytest.approx(stored.synops, rel=1e-3)
     status, out, err = command("infer", run.path, "--trust", "--split", "test")

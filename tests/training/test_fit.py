@@ -205,8 +205,8 @@ def test_a_limit_is_what_is_trained_on(tmp_path: Path) -> None:
 def test_a_max_pool_is_billed_and_has_no_rate(tmp_path: Path) -> None:
     run = pj.fit(tiny.recipe("model.name=tiny:pooled"), tmp_path)
     relay = run.result.test.layers[1]
-    assert (relay["name"], relay["neurons"], relay["rate"], relay["dead_rate"]) == ("pool1", 0, None, None)
-    assert relay["joules"] > 0
+    assert (relay.name, relay.neurons, relay.rate, relay.dead_rate) == ("pool1", 0, None, None)
+    assert relay.joules > 0
 
 
 def test_a_silent_layer_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ import torch
 
 import picojoule as pj
 import tiny
-from picojoule.runs import evaluate
+from picojoule.runs.model import build_model, count_synapses
 
 
 def over_time(*overrides: str) -> pj.Recipe:
@@ -71,8 +71,8 @@ def test_a_model_that_does_not_take_steps_is_refused_over_time(tmp_path: Path) -
 @pytest.mark.parametrize("kind", ["if", "lif"])
 def test_a_zoo_network_of_a_recipe_runs_over_its_steps(kind: str) -> None:
     recipe = tiny.recipe("model.name=cnn7", f"neuron.kind={kind}", "neuron.steps=3")
-    model = evaluate.build_model(recipe)
-    synapses = evaluate.count_synapses(model, recipe)
+    model = build_model(recipe)
+    synapses = count_synapses(model, recipe)
     assert synapses is not None
     with pj.watch(model, steps=3) as activity:
         logits = model(torch.randn(2, *recipe.input_shape))

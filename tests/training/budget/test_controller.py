@@ -170,8 +170,8 @@ def test_the_guard_keeps_every_layer_firing(tmp_path: Path) -> None:
         pj.fit(tiny.recipe(*overrides, *more), tmp_path).result.validation.layers
         for more in ((), ("penalty.guard=true",))
     )
-    assert min(layer["rate"] for layer in free) == 0
-    assert min(layer["rate"] for layer in guarded) > 0
+    assert min(layer.rate for layer in free) == 0
+    assert min(layer.rate for layer in guarded) > 0
 
 
 def test_a_network_that_never_fires_has_nothing_to_bring_down(tmp_path: Path) -> None:
