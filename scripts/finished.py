@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from picojoule import Recipe, Run
+from picojoule import Recipe
 from picojoule.io.files import write_atomically
+from picojoule.runs.folder import find_runs
 from picojoule.runs.result import RunResult
 from picojoule.search import sweep
 
@@ -33,8 +34,7 @@ class Finished(NamedTuple):
 
 def gather(folder: Path, *files: str) -> list[Finished]:
     """The finished runs of a folder, those of the named sweeps alone if there are any: other sweeps may share it."""
-    runs = [Run(path.parent) for path in sorted(folder.glob("*/result.json"))]
-    finished = [Finished(run.recipe, run.result) for run in runs]
+    finished = [Finished(run.recipe, run.result) for run in find_runs(folder) if run.finished]
     wanted = {recipe for file in files for recipe in sweep.load(RECIPES / file)}
     return [run for run in finished if not files or run.recipe in wanted]
 

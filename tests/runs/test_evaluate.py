@@ -115,7 +115,7 @@ def test_mistakes_are_told_in_a_sentence(run: pj.Run, command: Command, tmp_path
     with unfinished.begun(tiny.recipe()):
         pass
     for arguments, words in (
-        ((str(tmp_path),), "is no run folder"),
+        ((str(tmp_path),), "is not a run folder"),
         ((str(run.path), "--split", "tset"), "did you mean 'test'"),
         ((str(unfinished.path),), "finish the run with `picojoule train`"),
     ):

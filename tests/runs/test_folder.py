@@ -216,7 +216,7 @@ def test_a_folder_that_cannot_be_written(run: Run, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("name", [".", "nowhere", "a" * 300])
 def test_a_folder_that_is_no_run(tmp_path: Path, name: str) -> None:
-    with pytest.raises(pj.PicojouleError, match="is no run folder"):
+    with pytest.raises(pj.PicojouleError, match="is not a run folder"):
         Run.at(tmp_path / name)
 
 

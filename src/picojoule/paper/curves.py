@@ -14,8 +14,8 @@ from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
 from picojoule.penalty import PenaltyKind
 from picojoule.recipe import Recipe
-from picojoule.report import Collection, Curve, Setting
-from picojoule.report.curve import flattened
+from picojoule.report import Collection, Curve, RunGroup
+from picojoule.report.group import flattened
 
 if TYPE_CHECKING:
     import altair as alt
@@ -56,7 +56,7 @@ class Tradeoff(Work):
     def grid(self, scale: Scale) -> Grid:
         return {"full": _FULL, "small": self.small, "smoke": _SMOKE}[scale.name]
 
-    def is_that_of(self, found: Setting) -> bool:
+    def is_that_of(self, found: RunGroup) -> bool:
         """Whether these runs are of the same kind, at whatever scale."""
         own = flattened(setting(self.base, *self.changes))
         return all(found.recipe.get(key) == own[key] for key in _SAME)
@@ -89,7 +89,7 @@ class Tradeoff(Work):
 def finished_curves(bench: Bench, recipes: Sequence[Recipe]) -> tuple[Curve, ...]:
     """The curves of the runs that are done; they share one baseline, so there is one setting at most."""
     entries = tuple(entry for run in bench.finished(recipes) for entry in report.gather(run.path))
-    found = report.settings(Collection(bench.folder, entries))
+    found = report.run_groups(Collection(bench.folder, entries))
     return found[0].curves if found else ()
 
 

@@ -15,7 +15,7 @@ from picojoule.paper.curves import FIRST_POWER, ONLY_SYN, SIX, Grid, Tradeoff
 from picojoule.paper.settings import MODELS, setting, spoken
 from picojoule.paper.structure import Architectures, Hyperparameters, LayerShares, Totals
 from picojoule.paper.training_time import TrainingTime
-from picojoule.report import Setting
+from picojoule.report import RunGroup
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ _ALL = (
 EXPERIMENTS = MappingProxyType({experiment.name: experiment for experiment in _ALL})
 
 
-def printed_scores(found: Setting) -> dict[str, dict[str, float]]:
+def printed_scores(found: RunGroup) -> dict[str, dict[str, float]]:
     """What the paper prints for the network, data set, optimizer and surrogate of these runs, if it has them."""
     same = (e.work for e in _ALL if isinstance(e.work, Tradeoff) and e.work.is_that_of(found))
     return next((reference.scores(work.label) for work in same), {})

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
-from picojoule.runs.folder import Run
+from picojoule.runs.folder import Run, find_runs
 from picojoule.runs.metrics import EpochMetrics
 from picojoule.runs.result import SplitResult
 from picojoule.runs.stored import printable
@@ -21,8 +21,6 @@ State = Literal["finished", "unfinished", "failed", "damaged"]
 STATES: tuple[State, ...] = get_args(State)
 SHOWN_EPOCHS = 60
 """A training curve of more epochs is thinned out to so many."""
-
-_HOMES = ("recipe.toml", "result.json")
 
 
 @dataclass(frozen=True)
@@ -76,18 +74,18 @@ def gather(folder: str | os.PathLike[str]) -> Collection:
         raise PicojouleError(
             f"there is no folder {folder}: name one that `picojoule train` or `picojoule sweep` filled"
         )
-    paths = sorted(Path(root) for root, _, names in os.walk(folder) if any(home in names for home in _HOMES))
-    if not paths:
+    runs = find_runs(folder)
+    if not runs:
         raise PicojouleError(
             f"{folder} holds no run folders: name one that `picojoule train` or `picojoule sweep` filled"
         )
-    entries = (_entry(folder, path) for path in paths)
+    entries = (_entry(folder, run) for run in runs)
     return Collection(folder, tuple(replace(e, name=printable(e.name), reason=printable(e.reason)) for e in entries))
 
 
-def _entry(folder: Path, path: Path) -> Entry:
+def _entry(folder: Path, run: Run) -> Entry:
+    path = run.path
     name = path.name if path == folder else path.relative_to(folder).as_posix()
-    run = Run(path)
     try:
         recipe = Run.at(path).recipe
     except PicojouleError as fault:

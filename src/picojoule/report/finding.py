@@ -1,4 +1,4 @@
-"""The main finding of a setting: how little energy is enough for how much accuracy.
+"""The main finding of a group: how little energy is enough for how much accuracy.
 
 Convention: levels of a curve (one strength or budget, all its seeds) are compared by their means over the seeds that
 they share with the baseline, and their accuracy with that of the baseline of the same seeds. Only levels with the most
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from picojoule.io.tables import Estimate
-from picojoule.report.curve import Curve, Point, Setting
+from picojoule.report.curve import Curve, Point
+from picojoule.report.group import RunGroup
 from picojoule.report.rows import BASELINE
 
 TOLERATED_LOSSES = (0.01, 0.05)
@@ -80,13 +81,13 @@ class Finding:
     """What became of the frontiers: there are none, they were left out beside others, or there is nothing else."""
 
 
-def finding(setting: Setting) -> Finding | None:
+def finding(group: RunGroup) -> Finding | None:
     """None where there is nothing to compare: no curve, or no seed in common with the baseline."""
-    if not setting.curves:
+    if not group.curves:
         return None
-    plain = {point.seed: point for point in setting.curves[0].baseline}
-    alike = [curve for curve in setting.curves if not curve.continued]
-    candidates = [level for curve in alike or setting.curves for level in _levels(curve, plain)]
+    plain = {point.seed: point for point in group.curves[0].baseline}
+    alike = [curve for curve in group.curves if not curve.continued]
+    candidates = [level for curve in alike or group.curves for level in _levels(curve, plain)]
     most = max((level.seeds for level in candidates), default=0)
     if not most:
         return None
@@ -101,7 +102,7 @@ def finding(setting: Setting) -> Finding | None:
         best,
         tuple(within),
         len(candidates) - len(compared),
-        "none" if len(alike) == len(setting.curves) else "left out" if alike else "alone",
+        "none" if len(alike) == len(group.curves) else "left out" if alike else "alone",
     )
 
 

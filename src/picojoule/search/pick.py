@@ -14,14 +14,13 @@ import shlex
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from picojoule.energy.units import format_joules, parse_joules
 from picojoule.errors import PicojouleError
-from picojoule.runs.folder import Run
+from picojoule.runs.folder import Run, find_runs
 from picojoule.runs.result import RunResult, Split
 
 _SPLITS: tuple[Split, ...] = ("validation", "test")
@@ -243,9 +242,7 @@ def _nearest(misses: Sequence[Miss]) -> tuple[Miss, ...]:
 
 def gather(folder: str | os.PathLike[str]) -> list[Network]:
     """Every finished spiking network in or below a folder, seeds together."""
-    root = Path(folder)
-    paths = sorted(Path(here) for here, _, files in os.walk(root) if {"recipe.toml", "result.json"} <= {*files})
-    runs = [run for run in map(Run, paths) if _spends(run)]
+    runs = [run for run in find_runs(folder) if run.exists and run.finished and _spends(run)]
     if not runs:
         raise PicojouleError(
             f"{os.fspath(folder)} holds no finished run of a spiking network: name a folder that `picojoule train`, "
@@ -284,6 +281,6 @@ def _but_for_the_seed(run: Run) -> str:
     for section, key in (("training", "start_from"), ("penalty", "reference")):
         name = content[section].get(key)
         other = Run(run.path.parent / name) if name else None
-        if other is not None and os.path.isfile(other.path / "recipe.toml"):
+        if other is not None and other.exists:
             content[section][key] = _but_for_the_seed(other)
     return json.dumps(content, sort_keys=True)
