@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import picojoule
-from picojoule.cli import data, networks, pages, runs, streams
+from picojoule.cli import data, networks, pages, runs, schemas, streams
 from picojoule.errors import PicojouleError, memory_ran_out
 from picojoule.io.signals import CTRL_C, Interrupted, started
 
@@ -47,6 +47,7 @@ app.command("report")(pages.write_report)
 app.command("export")(networks.export_run)
 app.command("frontier")(runs.walk_frontier)
 app.command("pick")(networks.pick_network)
+app.command("schema")(schemas.print_schema)
 app.add_typer(data.data_app, name="data", rich_help_panel="Commands")
 app.add_typer(pages.paper_app, name="paper", rich_help_panel="Commands")
 

@@ -28,7 +28,7 @@ class Recipe(Content):
     'cnn7-fashion-mnist-syn1-64-s3'
     >>> recipe.override("penalty.p=0.5")
     Traceback (most recent call last):
-    picojoule.errors.PicojouleError: penalty.p = 0.5 is not allowed: take a finite number of 1 or more
+    picojoule.errors.PicojouleError: penalty.p = 0.5 is not allowed: take a finite number from 1 to 127
     """
 
     # Positional only, because "self" may be a (misspelt) key.
