@@ -226,7 +226,7 @@ def test_a_wrong_request(run: pj.Run, arguments: list[str], message: str, comman
 def test_a_folder_that_is_no_run(tmp_path: Path, command: Command) -> None:
     status, _, err = command("infer", tmp_path, "a.png")
     assert status == 2
-    assert "no run folder" in err
+    assert "not a run folder" in err
 
 
 def test_pictures_take_the_form_of_the_data_set(pictures: list[Path]) -> None:

@@ -1,4 +1,4 @@
-"""Evaluation: how well a trained network does, and what it spends.
+"""Evaluation: how well a trained network does on a split, and what it spends.
 
 Always in float32 (in bfloat16 one potential in hundreds sits exactly on the threshold), in evaluation mode, over a
 whole split.
@@ -33,6 +33,7 @@ from picojoule.synapses.table import Synapses
 from picojoule.synapses.trace import trace
 
 EVALUATION_BATCH = 500
+"""Images times time steps in a batch of an evaluation."""
 
 _ENERGY_FIELDS = (
     *("joules", "synops", "encoder_macs", "encoder_joules", "ann_joules", "update_joules"),
@@ -43,20 +44,29 @@ _ENERGY_FIELDS = (
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How well a network does on one split, and what it spends on it."""
+    """How well a network does on one split, and what it spends on it, per sample."""
 
     split: Split
+    """The images: "test" or "validation"."""
     samples: int
+    """How many they are."""
     accuracy: float
+    """Share of right answers."""
     loss: float
+    """Mean cross-entropy."""
     energy: EnergyReport | None
-    """None for the ReLU network, which has no spikes."""
+    """The energy by layer and in total; None for the ReLU network, which has no spikes."""
     ann_joules: float | None
-    """The bill of the dense ReLU network; None where the hardware has no price for it, or a layer cannot be counted."""
+    """Energy of the dense ReLU twin; None where the hardware has no price for it, or a layer cannot be counted."""
     hardware: str
+    """The price list."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same fields for every network; those of spikes are None where there are none."""
+        """Give the fields of `evaluate --json`, which are the same for every network.
+
+        Returns:
+            What `SplitResult` takes; the figures of spikes are None where there are none.
+        """
         head = {"split": self.split, "samples": self.samples, "accuracy": self.accuracy, "loss": self.loss}
         bill: dict[str, Any] = dict.fromkeys(_ENERGY_FIELDS)
         bill |= {"ann_joules": self.ann_joules, "steps": 1, "hardware": self.hardware, "layers": []}
@@ -71,10 +81,20 @@ def evaluate(
     convert_steps: int | None = None,
     trust: Trust = False,
 ) -> Evaluation:
-    """Accuracy and energy of a finished run on one split, measured afresh from its weights.
+    """Measure a finished run on one split, afresh from its weights.
 
-    With `convert_steps=T`, those of the integrate-and-fire network over T time steps that `picojoule.convert` makes of
-    a run with quantised ReLUs. A model that is not picojoule's own needs `trust`, as `load_model` says.
+    Args:
+        run: The run, or the path of its folder.
+        split: "test" or "validation".
+        convert_steps: Measure the integrate-and-fire network over so many time steps that `picojoule.convert` makes of
+            a run with quantised ReLUs.
+        trust: Needed for a model that is not picojoule's own, as `load_model` says.
+
+    Returns:
+        Accuracy, loss and energy by layer, per sample.
+
+    Raises:
+        PicojouleError: If the run cannot be read, its code is not trusted, or a split or number is not valid.
     """
     if split not in get_args(Split):
         raise unknown("split", split, get_args(Split))
@@ -113,6 +133,7 @@ class Tally:
     meter: EnergyMeter | None
     """Counts spikes; None for a network without."""
     samples: int = 0
+    """Images."""
     right: int = 0
     """Right answers."""
     loss: float = 0.0
@@ -203,7 +224,7 @@ def tally(
 
 
 def _dense_joules(model: nn.Module, recipe: Recipe) -> float | None:
-    """The ReLU network's own bill: its layers are counted as if each ReLU were a neuron that always fires."""
+    """Price the ReLU network itself: its layers are counted as if each ReLU were a neuron that always fires."""
     price = hardware.get(recipe.energy.hardware).multiply_accumulate
     twin = copy.deepcopy(model)
     for module in twin.modules():

@@ -41,11 +41,11 @@ class Busy(PicojouleError):
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder; nothing is read before it is asked for.
+    r"""A run's folder; nothing is read before it is asked for.
 
     Example:
         >>> import tempfile
-        >>> recipe = Recipe.loads('model.name = "cnn7"\\ndata.name = "digits"')
+        >>> recipe = Recipe.loads('model.name = "cnn7"\ndata.name = "digits"')
         >>> run = Run.of(recipe, tempfile.gettempdir() + "/no-such-folder")
         >>> run.exists, run.finished, run.metrics
         (False, False, [])

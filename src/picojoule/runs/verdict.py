@@ -1,4 +1,4 @@
-"""How a run with a budget ended, in one sentence."""
+"""The verdict on a run with a budget: how it ended, in one sentence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from picojoule.runs.result import BudgetResult, RunResult
 
 
 def verdict(result: RunResult) -> str | None:
-    """How a budget run ended, in one sentence, from its `result.json`; None for a run without a budget."""
+    """Say in one sentence how a run with a budget ended.
+
+    Args:
+        result: The run's result.
+
+    Returns:
+        Whether the budget is met, what the network spends, which layers fell silent or are held, and, where the budget
+        is missed, what to do; None for a run without a budget.
+    """
     outcome, reference, joules = result.budget, result.reference_joules, result.validation.joules
     if outcome is None or reference is None or joules is None:
         return None
@@ -38,7 +46,17 @@ def _remedy(result: RunResult, outcome: BudgetResult) -> str:
 
 
 def missed(run: Run) -> str | None:
-    """The verdict on a finished run that missed its budget; None for any other run."""
+    """Give the verdict on a run that missed its budget.
+
+    Args:
+        run: The run, finished or not.
+
+    Returns:
+        The sentence of `verdict`; None for a run that is not finished, met its budget or has none.
+
+    Raises:
+        PicojouleError: If its result cannot be read.
+    """
     if not run.finished:
         return None
     result = run.result

@@ -85,7 +85,7 @@ def test_mistakes_are_one_sentence(
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     for arguments, parts in {
         (str(run.path), "--to", "nirr"): ("'nirr'", "did you mean 'nir'"),
-        (str(tmp_path), "--to", "nir"): ("no run folder",),
+        (str(tmp_path), "--to", "nir"): ("not a run folder",),
         (str(relu.path), "--to", "nir"): ("no spiking layer",),
         (str(run.path), "--to", "nir", "--out", str(tmp_path / "no" / "a.nir")): ("does not exist", "--out"),
         (str(run.path), "--to", "nir", "--out", "."): ("is a folder", "--out"),
