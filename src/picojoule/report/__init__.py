@@ -1,7 +1,7 @@
-"""What runs say to people: tables, figures and pages made from their results.
+"""Reports on runs: tables, figures and pages made from their results.
 
 `gather` reads a folder of runs, `run_groups` and `curves` make trade-off curves of them, `score_table` compares the
-curves, `figures` draws, and `write` puts everything into one page with its figures and tables beside it.
+curves, `figures` draws them, and `write` puts everything into one page with its figures and tables beside it.
 """
 
 from picojoule.report import figures, rows, shares

@@ -20,12 +20,27 @@ CHOSEN = "this run"
 
 
 def kinds_and_variants(found: list[RunGroup]) -> tuple[list[str], list[str]]:
+    """List the kinds and the variants of all curves.
+
+    Args:
+        found: The groups that have the curves.
+
+    Returns:
+        The kinds in the order of the curves, and the variants in alphabetical order.
+    """
     curves = [curve for group in found for curve in group.curves]
     return list(dict.fromkeys(c.kind for c in curves)), sorted(dict.fromkeys(c.variant for c in curves))
 
 
 def empty_charts(found: list[RunGroup]) -> dict[str, alt.TopLevelMixin]:
-    """Without rows: the page's script puts them in."""
+    """Describe the charts of a page without rows: its script puts them in.
+
+    Args:
+        found: The groups whose curves will be shown.
+
+    Returns:
+        The charts by the names of their places.
+    """
     both = (BASELINE, CHOSEN)
     return {
         "tradeoff": figures.tradeoff([], *kinds_and_variants(found), width="container", height=360, legend=False),
@@ -43,13 +58,25 @@ def page_body(
     findings: list[Finding | None],
     scores: Mapping[str, Sheet],
 ) -> str:
+    """Make the body of a report page.
+
+    Args:
+        title: The title.
+        collection: All runs.
+        found: Their groups.
+        findings: The main finding of each group.
+        scores: The tables of scores, by the label of their group.
+
+    Returns:
+        HTML.
+    """
     badges = "".join(
         f'<li class="state-{state}">{count:,} {state} {"run" if count == 1 else "runs"}</li>'
         for state, count in collection.counts.items()
         if count
     )
     index = {entry.name: number for number, entry in enumerate(collection)}
-    told = {number: _told(main, index) for number, main in enumerate(findings) if main is not None}
+    headlines = {number: _headline_and_tiles(main, index) for number, main in enumerate(findings) if main is not None}
     tables = {
         number: table(scores[group.label], "Scores of the curves")
         for number, group in enumerate(found)
@@ -59,7 +86,7 @@ def page_body(
         title=html.escape(title),
         badges=badges,
         states="".join(f"<option>{state}</option>" for state in STATES if collection.counts[state]),
-        findings=_by_group(told),
+        findings=_by_group(headlines),
         tradeoff=figure_place("tradeoff", "Accuracy over energy", wide=True),
         scores=_by_group(tables),
         layers=figure_place("layer-energy", "Energy by layer") + figure_place("layer-rate", "Firing rate by layer"),
@@ -75,8 +102,8 @@ def _by_group(parts: Mapping[int, str]) -> str:
     return "".join(f'<div data-setting="{number}">{text}</div>' for number, text in parts.items())
 
 
-def _told(main: Finding, index: Mapping[str, int]) -> str:
-    """The main finding as a headline and a tile for each level; a tile chooses its run."""
+def _headline_and_tiles(main: Finding, index: Mapping[str, int]) -> str:
+    """Give the main finding as a headline and a tile for each level; a tile chooses its run."""
     frugal = main.within[0]
     headline = frugal.headline if frugal is not None else "No network here saves energy within a point of the baseline"
     tiles = [("baseline", main.baseline), ("most accurate with a penalty", main.best)]
@@ -91,7 +118,7 @@ def _told(main: Finding, index: Mapping[str, int]) -> str:
 
 
 def _conditions(main: Finding) -> str:
-    """What the tiles are worth."""
+    """Say under what conditions the tiles hold."""
     seeds = main.best.seeds
     means = f"Means over {seeds} seeds ± sample standard deviation" if seeds > 1 else "One seed, which is worth little"
     return " ".join(

@@ -1,4 +1,4 @@
-"""The runs in a folder, whatever state they are in."""
+"""The collection of all runs below a folder, whatever state they are in."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from picojoule.runs.metrics import EpochMetrics
 from picojoule.runs.result import SplitResult
 from picojoule.runs.stored import printable
 
-State = Literal["finished", "unfinished", "failed", "damaged"]
-STATES: tuple[State, ...] = get_args(State)
+RunState = Literal["finished", "unfinished", "failed", "damaged"]
+STATES: tuple[RunState, ...] = get_args(RunState)
 SHOWN_EPOCHS = 60
-"""A training curve of more epochs is thinned out to so many."""
+"""A training curve of more epochs is thinned out to so many points."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,18 @@ class Entry:
     name: str
     """Its path below the folder that was gathered, as it can be printed."""
     path: Path
-    state: State
+    """The run's folder."""
+    state: RunState
     reason: str = ""
     """Why it is not finished, or what of it cannot be read."""
     recipe: Recipe | None = None
+    """None where it cannot be read."""
     test: SplitResult | None = None
+    """On the test images; None unless the run is finished."""
     epochs: int = 0
     """Epochs that are done."""
     training: tuple[EpochMetrics, ...] = ()
-    """The lines of `metrics.jsonl`, thinned out."""
+    """The metrics of at most SHOWN_EPOCHS epochs."""
 
 
 @dataclass(frozen=True)
@@ -46,16 +49,18 @@ class Collection:
     """All runs below a folder, in the order of their names."""
 
     folder: Path
+    """Where they were looked for."""
     entries: tuple[Entry, ...]
+    """One for each run folder."""
 
     @property
     def name(self) -> str:
-        """The folder's own, as it can be printed; of a folder "runs", which says little, with the one above."""
+        """The folder's name, as it can be printed; that of a folder "runs", which says little, with the one above."""
         place = self.folder.resolve()
         return printable(f"{place.parent.name}/{place.name}" if place.name == "runs" else place.name)
 
     @cached_property
-    def counts(self) -> dict[State, int]:
+    def counts(self) -> dict[RunState, int]:
         """How many runs are in each state."""
         counted = Counter(entry.state for entry in self.entries)
         return {state: counted[state] for state in STATES}
@@ -68,7 +73,17 @@ class Collection:
 
 
 def gather(folder: str | os.PathLike[str]) -> Collection:
-    """Every run folder in or below `folder`: finished, unfinished, failed, or damaged, which is never an error here."""
+    """Collect every run folder in or below a folder.
+
+    Args:
+        folder: Where to look, at any depth.
+
+    Returns:
+        The runs, finished, unfinished, failed or damaged, which is never an error here.
+
+    Raises:
+        PicojouleError: If there is no such folder, or no run in it.
+    """
     folder = Path(folder)
     if not os.path.isdir(folder):  # pathlib's own raises where a name is too long
         raise PicojouleError(

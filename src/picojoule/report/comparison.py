@@ -1,4 +1,4 @@
-"""Two bills side by side: a network trained without and with the penalty."""
+"""The comparison of two networks, one trained without and one with the penalty: their bills side by side."""
 
 from __future__ import annotations
 
@@ -24,11 +24,18 @@ from picojoule.runs.result import SplitResult
 
 @dataclass(frozen=True)
 class Comparison:
-    """The test results of a baseline and of a penalised network, as in the `test` object of `result.json`."""
+    """The test results of a baseline and of a penalised network.
+
+    Raises:
+        PicojouleError: If one of them has no spikes, or the baseline spends nothing.
+    """
 
     title: str
+    """What was compared."""
     labels: tuple[str, str]
+    """Names of the two networks."""
     results: tuple[SplitResult, SplitResult]
+    """Theirs, `result.test` of each run."""
 
     def __post_init__(self) -> None:
         if not self._joules[0]:
@@ -57,10 +64,15 @@ class Comparison:
 
     @property
     def headline(self) -> str:
+        """What was saved and what it cost, in a few words."""
         return saving(self.energy_ratio, self.points_lost / 100)
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """The bill, line by line: what, without, with."""
+        """Give the two bills line by line.
+
+        Returns:
+            What the line is about, and the figure of each network in words.
+        """
         before, after = self.results
 
         def both(what: str, show: Any) -> tuple[str, str, str]:
@@ -84,6 +96,7 @@ class Comparison:
 
     @property
     def conventions(self) -> str:
+        """What the figures mean."""
         result = self.results[0]
         return (
             f"Per image, mean over {result.samples:,} test images; T = {result.steps}, ψ {result.psi}, "
@@ -91,6 +104,11 @@ class Comparison:
         )
 
     def table(self) -> Table:
+        """Make a table for a terminal.
+
+        Returns:
+            The two bills.
+        """
         table = Table(title=f"{self.title}: {self.headline}", caption=self.conventions)
         table.add_column("per image")
         for label in self.labels:
@@ -101,11 +119,16 @@ class Comparison:
 
     @property
     def sheet(self) -> Sheet:
+        """The two bills as a sheet."""
         titles = ("per image", *self.labels)
         return Sheet(tuple(map(Column, titles)), tuple(self.rows()))
 
     def chart(self) -> alt.HConcatChart:
-        """Energy and firing rate, layer by layer."""
+        """Draw energy and firing rate, layer by layer.
+
+        Returns:
+            Two charts side by side.
+        """
         chart = figures.layers(self._layer_rows(), self.labels)
         return chart.properties(title=alt.Title(self.headline, subtitle=self.title, anchor="start", fontSize=16))
 
@@ -117,7 +140,14 @@ class Comparison:
         ]
 
     def write(self, folder: Path) -> tuple[Path, Path]:
-        """`report.html`, readable offline, and `report.png`."""
+        """Write `report.html`, which can be read offline, and `report.png`.
+
+        Args:
+            folder: Where to; made if need be.
+
+        Returns:
+            The two paths.
+        """
         home, picture = made(folder) / "report.html", folder / "report.png"
         write_atomically(picture, png(self.chart()))
         write_atomically(home, self._page().encode())

@@ -12,20 +12,28 @@ from picojoule.recipe import Recipe
 
 @dataclass(frozen=True)
 class Point:
-    """One run on a curve; energy is relative to the baseline, accuracy a fraction."""
+    """One run on a curve."""
 
     energy: float
+    """Relative to the baseline."""
     accuracy: float
+    """A fraction."""
     strength: float = 0.0
+    """Of the penalty, λ'."""
     budget: str = ""
     """In words; "" for a fixed strength."""
     rank: float = 0.0
     """The place in its curve, from much energy to little."""
     seed: int = 0
+    """Of the recipe."""
     run: str = ""
+    """The name of its entry in the collection."""
     joules: float | None = None
+    """Energy per sample."""
     dead_rate: float | None = None
+    """Share of neurons that never fired."""
     rate_mean: float | None = None
+    """Mean firing rate of the layers."""
 
     @property
     def amount(self) -> str:
@@ -35,21 +43,27 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """The points of one way to save energy. `kind` decides its colour and `variant` its dashes in a figure."""
+    """The points of one way to save energy.
+
+    Example:
+        >>> Curve("Ω_syn", "p = 1", ()).label
+        'Ω_syn (p = 1)'
+    """
 
     kind: str
+    """The penalty, and "budget" or "frontier" where it is one; decides the colour in a figure."""
     variant: str
+    """The exponent p; decides the dashes."""
     points: tuple[Point, ...]
+    """From much energy to little."""
     baseline: tuple[Point, ...] = ()
+    """The runs without penalty, one for each seed."""
     continued: bool = False
     """Whether its networks are a frontier's: trained on from the baseline, and so for longer than it."""
 
     @property
     def label(self) -> str:
-        """
-        >>> Curve("Ω_syn", "p = 1", ()).label
-        'Ω_syn (p = 1)'
-        """
+        """Kind and variant, as a legend names the curve."""
         return f"{self.kind} ({self.variant})" if self.variant else self.kind
 
     @property
@@ -59,21 +73,38 @@ class Curve:
 
     @property
     def energies(self) -> list[float]:
+        """The energy of each point."""
         return [point.energy for point in self.points]
 
     @property
     def accuracies(self) -> list[float]:
+        """The accuracy of each point."""
         return [point.accuracy for point in self.points]
 
     def of_seed(self, seed: int) -> Curve:
-        """Those of its points that have this seed."""
+        """Take the points of one seed.
+
+        Args:
+            seed: The seed.
+
+        Returns:
+            The same curve with these points alone.
+        """
         return replace(self, points=tuple(point for point in self.points if point.seed == seed))
 
 
 def levels(points: Iterable[Point]) -> list[tuple[Point, ...]]:
-    """
-    >>> [len(same) for same in levels([Point(0.5, 0.8, 2, seed=0), Point(0.5, 0.9, 2, seed=1), Point(0.3, 0.7, 8)])]
-    [2, 1]
+    """Group points by strength or budget.
+
+    Args:
+        points: Points of one curve.
+
+    Returns:
+        The points of each level, which differ only in their seeds.
+
+    Example:
+        >>> [len(same) for same in levels([Point(0.5, 0.8, 2, seed=0), Point(0.5, 0.9, 2, seed=1), Point(0.3, 0.7, 8)])]
+        [2, 1]
     """
     groups: dict[tuple[float, str], list[Point]] = {}
     for point in points:
@@ -82,7 +113,14 @@ def levels(points: Iterable[Point]) -> list[tuple[Point, ...]]:
 
 
 def mean_table(curves: Iterable[Curve]) -> Sheet:
-    """Every point of the curves, ± the sample standard deviation over seeds; a budget stands in a strength's place."""
+    """Make a table of the means over seeds, ± the sample standard deviation.
+
+    Args:
+        curves: The curves; the baseline is that of the first.
+
+    Returns:
+        A row for each level; a budget stands in a strength's place.
+    """
     columns = (
         *(Column("penalty"), Column("strength"), Column("seeds"), Column("accuracy [%]", scale=100)),
         *(Column("energy / baseline [%]", scale=100), Column("dead rate [%]", scale=100), Column("R [%]", scale=100)),
@@ -103,18 +141,42 @@ def mean_table(curves: Iterable[Curve]) -> Sheet:
 
 
 def kind_label(kind: str) -> str:
+    """Name a penalty.
+
+    Args:
+        kind: "syn", "total" or "balance".
+
+    Returns:
+        As in "Ω_syn".
+    """
     return f"Ω_{kind}"
 
 
 def variant_label(p: float) -> str:
+    """Name an exponent.
+
+    Args:
+        p: The exponent.
+
+    Returns:
+        As in "p = 1".
+    """
     return f"p = {p:g}"
 
 
 def budget_label(recipe: Recipe) -> str:
-    """
-    >>> base = 'model.name = "cnn7"\\ndata.name = "digits"\\n'
-    >>> [budget_label(Recipe.loads(base, *more)) for more in ((), ["penalty.budget=0.3"], ["penalty.budget=2uJ"])]
-    ['', '30 %', '2 µJ']
+    r"""Name the budget of a recipe.
+
+    Args:
+        recipe: The recipe.
+
+    Returns:
+        A percentage or an energy; "" where it has no budget.
+
+    Example:
+        >>> base = 'model.name = "cnn7"\ndata.name = "digits"\n'
+        >>> [budget_label(Recipe.loads(base, *more)) for more in ((), ["penalty.budget=0.3"], ["penalty.budget=2uJ"])]
+        ['', '30 %', '2 µJ']
     """
     budget = recipe.penalty.budget
     if budget is None or isinstance(budget, str):
@@ -123,7 +185,15 @@ def budget_label(recipe: Recipe) -> str:
 
 
 def rank(recipe: Recipe, baseline: float | None) -> float:
-    """Strengths in order, and budgets from the largest to the smallest; the two are never on one curve."""
+    """Place a run on its curve: by its strength, or by its budget from the largest to the smallest.
+
+    Args:
+        recipe: The run's recipe.
+        baseline: Joules of the baseline, by which a budget in joules becomes a share.
+
+    Returns:
+        A number that grows as the energy falls.
+    """
     budget = recipe.penalty.budget
     if isinstance(budget, str):
         budget = parse_joules(budget) / (baseline or 1.0)

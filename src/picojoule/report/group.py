@@ -30,15 +30,18 @@ FREE_KEYS = (
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs that differ only in penalty and seed."""
+    """A group of runs that differ only in penalty and seed."""
 
     label: str
+    """Model, data set, and what else tells it from other groups."""
     recipe: dict[str, Any]
-    """Flat, without the free keys and those that are None."""
+    """What its recipes share, as `section.key`, without keys that are None."""
     entries: tuple[Entry, ...]
+    """Its runs, in whatever state."""
     baseline_joules: float | None
     """Mean over seeds of the runs without penalty; None where there are none, or where they fire no spike."""
     curves: tuple[Curve, ...] = field(default=())
+    """Its trade-off curves; none without a baseline."""
     kinds: Mapping[str, str] = field(default_factory=dict)
     """The kind of the curve that a run is on, by its name."""
 
@@ -49,13 +52,19 @@ class RunGroup:
 
     @property
     def baseline(self) -> tuple[Entry, ...]:
+        """Its finished runs without penalty."""
         return tuple(run.entry for run in measured(self.entries) if not run.recipe.penalised)
 
 
 def run_groups(collection: Collection, baselines: Mapping[str, float] | None = None) -> list[RunGroup]:
-    """The groups of all readable runs with their curves, the one with most runs first.
+    """Group all readable runs, and draw the curves of each group.
 
-    `baselines` gives joules to divide by, by the label of a group, in place of its own baseline's.
+    Args:
+        collection: The runs.
+        baselines: Joules to divide by, by the label of a group, in place of its own baseline's.
+
+    Returns:
+        The groups, the one with most runs first.
     """
     members: dict[tuple[tuple[str, str], ...], list[Entry]] = {}
     recipes: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
@@ -77,33 +86,56 @@ def run_groups(collection: Collection, baselines: Mapping[str, float] | None = N
 
 
 def curves(collection: Collection, baselines: Mapping[str, float] | None = None) -> dict[str, tuple[Curve, ...]]:
-    """The curves of each group, by its label."""
+    """Draw the curves of all groups.
+
+    Args:
+        collection: The runs.
+        baselines: Joules to divide by, as in `run_groups`.
+
+    Returns:
+        The curves of each group, by its label.
+    """
     return {group.label: group.curves for group in run_groups(collection, baselines)}
 
 
-class Priced(NamedTuple):
-    """A finished run that has a bill."""
+class MeasuredRun(NamedTuple):
+    """A finished run whose energy is known."""
 
     entry: Entry
     recipe: Recipe
     test: SplitResult
     joules: float
+    """Energy per sample on the test images."""
 
 
-def measured(entries: Iterable[Entry]) -> list[Priced]:
-    """The finished runs that have a bill; of copies of one run, the first."""
-    kept: dict[Recipe, Priced] = {}
+def measured(entries: Iterable[Entry]) -> list[MeasuredRun]:
+    """Choose the finished runs whose energy is known.
+
+    Args:
+        entries: Runs in any state.
+
+    Returns:
+        Those with joules; of copies of one run, the first.
+    """
+    kept: dict[Recipe, MeasuredRun] = {}
     for entry in entries:
         if entry.recipe is not None and entry.test is not None and entry.test.joules is not None:
-            kept.setdefault(entry.recipe, Priced(entry, entry.recipe, entry.test, entry.test.joules))
+            kept.setdefault(entry.recipe, MeasuredRun(entry, entry.recipe, entry.test, entry.test.joules))
     return list(kept.values())
 
 
 def flattened(recipe: Recipe) -> dict[str, Any]:
-    """A recipe as `section.key`, without what is None.
+    r"""Write a recipe as one flat dictionary.
 
-    >>> flattened(Recipe.loads('model.name = "cnn7"\\ndata.name = "fashion-mnist"'))["data.pad"]
-    2
+    Args:
+        recipe: The recipe.
+
+    Returns:
+        Its values by `section.key`, without those that are None.
+
+    Example:
+        >>> flattened(Recipe.loads('model.name = "cnn7"\ndata.name = "fashion-mnist"'))["data.pad"]
+        2
     """
     flat: dict[str, Any] = {}
     for section, content in recipe.to_dict().items():
@@ -114,12 +146,12 @@ def flattened(recipe: Recipe) -> dict[str, Any]:
 
 
 def _roots(collection: Collection) -> dict[Path, Recipe]:
-    """The baseline that a frontier began with, for each of its points whose chain is all there."""
+    """Find the baseline that a frontier began with, for each of its points whose chain is all there."""
     recipes = {entry.path: entry.recipe for entry in collection if entry.recipe is not None}
     roots: dict[Path, Recipe] = {}
     for path, recipe in recipes.items():
         seen, here, root = {path}, path, recipe
-        while _is_step(root):
+        while _is_frontier_step(root):
             here = here.parent / str(root.training.start_from)
             if here in seen or here not in recipes:
                 break
@@ -130,7 +162,7 @@ def _roots(collection: Collection) -> dict[Path, Recipe]:
     return roots
 
 
-def _is_step(recipe: Recipe) -> bool:
+def _is_frontier_step(recipe: Recipe) -> bool:
     penalty = recipe.penalty
     fixed = penalty.strength > 0 and penalty.target is None and penalty.schedule == "constant"
     return fixed and recipe.training.start_from is not None
@@ -199,19 +231,19 @@ def _curves(
 
 
 def _labels(recipes: list[dict[str, Any]]) -> list[str]:
-    """Model and data set, and what else tells one group from another."""
+    """Name groups by model and data set, and by what else tells one from another."""
     keys = dict.fromkeys(key for recipe in recipes for key in recipe)
     named = ("model.name", "data.name")
     differing = [key for key in keys if key not in named and len({repr(recipe.get(key)) for recipe in recipes}) > 1]
     return [
         " · ".join(
-            [str(recipe[key]) for key in named] + [_spoken(key, recipe[key]) for key in differing if key in recipe]
+            [str(recipe[key]) for key in named] + [_in_words(key, recipe[key]) for key in differing if key in recipe]
         )
         for recipe in recipes
     ]
 
 
-def _spoken(key: str, value: Any) -> str:
+def _in_words(key: str, value: Any) -> str:
     leaf = key.rpartition(".")[2]
     if isinstance(value, bool):
         return f"{leaf} {'yes' if value else 'no'}"
