@@ -32,7 +32,17 @@ _DIGITS = 5
 def stored(
     collection: Collection, groups: list[RunGroup], shares: list[dict[str, Any] | None], showcases: list[Entry | None]
 ) -> dict[str, str]:
-    """The blocks `store` and `details` of the page; the second has a line of JSON for each run."""
+    """Write the data of a page as blocks of JSON.
+
+    Args:
+        collection: All runs.
+        groups: Their groups.
+        shares: For each group, the layers' shares in energy and penalties; None where they are not known.
+        showcases: For each group, the run that is shown first.
+
+    Returns:
+        The blocks `store`, and `details`, which has a line of JSON for each run.
+    """
     places = {entry.name: number for number, group in enumerate(groups) for entry in group.entries}
     on_curve = {
         entry.name for group in groups if group.baseline_joules is not None for entry, *_ in measured(group.entries)
@@ -131,7 +141,7 @@ def _note(group: RunGroup) -> str:
 
 
 def _short(value: float | None) -> float | int | None:
-    """Digits enough for a chart."""
+    """Round to as many digits as a chart needs."""
     if value is None:
         return None
     rounded = float(f"{value:.{_DIGITS}g}")

@@ -38,13 +38,22 @@ class Report:
     """What was written, and what it is about."""
 
     collection: Collection
+    """All runs."""
     groups: tuple[RunGroup, ...]
+    """Their groups."""
     scores: tuple[Sheet, ...]
     """The areas under the curves of each group that has some, narrow enough for a terminal: without a reference."""
     page: Path
+    """The page."""
     files: tuple[Path, ...]
+    """Figures and tables."""
 
     def to_dict(self) -> dict[str, Any]:
+        """Give the document of `report --json`.
+
+        Returns:
+            Plain values.
+        """
         return {
             "page": str(self.page),
             "files": [str(path) for path in self.files],
@@ -68,9 +77,19 @@ def write(
     reference: Reference | None = None,
     drawn: int = DRAWN_GROUPS,
 ) -> Report:
-    """`report.html`, `figures/` and `tables/` on all runs below `folder`, into `out` (by default `folder/report`).
+    """Write a report on all runs below a folder: `report.html`, `figures/` and `tables/`.
 
-    Scores of the `reference`, such as `picojoule.paper.printed_scores`, stand beside those of the runs.
+    Args:
+        folder: The folder of runs.
+        out: Where the report goes; `folder/report` unless given.
+        reference: Scores to stand beside those of the runs, such as `picojoule.paper.printed_scores`.
+        drawn: How many groups get pictures, those with most runs first.
+
+    Returns:
+        What was written.
+
+    Raises:
+        PicojouleError: If there is no run, or the report cannot be written.
     """
     collection = gather(folder)
     into = Path(out) if out is not None else collection.folder / "report"
@@ -86,7 +105,7 @@ def write(
     }
     files = [*_write_tables(into / "tables", collection, found, scores)]
     for name, group, entry, counted in list(zip(_file_names(found), found, chosen, synapses, strict=True))[:drawn]:
-        for kind, chart in _pictures(group, entry, counted).items():
+        for kind, chart in _draw(group, entry, counted).items():
             files += pictures.save(chart, made(into / "figures") / f"{kind}-{name}")
     shares = [
         {"layers": list(counted), "terms": terms_at_one(counted, group.recipe["energy.hardware"])}
@@ -109,7 +128,15 @@ def write(
 
 
 def showcase(group: RunGroup, found: Finding | None) -> Entry | None:
-    """The run that is shown first: a typical one of the level that the headline tells of, or else the most accurate."""
+    """Choose the run of a group that is shown first.
+
+    Args:
+        group: The group.
+        found: Its main finding.
+
+    Returns:
+        A typical run of the level that the headline tells of, or else the most accurate one.
+    """
     if not group.entries:
         return None
     if found is not None:
@@ -139,14 +166,22 @@ def _write_tables(
 
 
 def _areas(scores: Sheet) -> Sheet:
-    """Of a table of scores, the curves, their points and areas."""
+    """Take of a table of scores the curves, their points and areas."""
     kept = [n for n, column in enumerate(scores.columns) if n < 2 or column.title.startswith("AUC")]
     rows = tuple(tuple(row[n] for n in kept) for row in scores.rows)
     return replace(scores, columns=tuple(scores.columns[n] for n in kept), rows=rows)
 
 
 def run_table(collection: Collection, found: list[RunGroup]) -> Sheet:
-    """Every run, finished or not."""
+    """Make a table of every run, finished or not.
+
+    Args:
+        collection: The runs.
+        found: Their groups.
+
+    Returns:
+        One row per run.
+    """
     places = {entry.name: group for group in found for entry in group.entries}
     columns = (
         *(Column("run"), Column("state"), Column("setting"), Column("penalty"), Column("p"), Column("strength")),
@@ -181,7 +216,7 @@ def _amount(entry: Entry) -> str:
 
 
 def _all_synapses(found: list[RunGroup]) -> list[Synapses | None]:
-    """ψ for each group; groups of the same network share it."""
+    """Count the synapses of each group's network; groups of the same network share them."""
     known: dict[tuple[Any, ...], Synapses | None] = {}
     keys = ("model.name", "data.name", "data.pad", "energy.psi", "neuron.kind", "neuron.steps")
     counted = []
@@ -195,7 +230,7 @@ def _all_synapses(found: list[RunGroup]) -> list[Synapses | None]:
 
 
 def _file_names(found: list[RunGroup]) -> list[str]:
-    """A name for each group; those that come out the same, for their length, are numbered."""
+    """Name the files of each group; names that come out the same, for their length, are numbered."""
     seen: Counter[str] = Counter()
     names = []
     for group in found:
@@ -204,8 +239,8 @@ def _file_names(found: list[RunGroup]) -> list[str]:
     return names
 
 
-def _pictures(group: RunGroup, entry: Entry | None, synapses: Synapses | None) -> dict[str, alt.TopLevelMixin]:
-    """The charts of a group, and those of the run that the page shows first."""
+def _draw(group: RunGroup, entry: Entry | None, synapses: Synapses | None) -> dict[str, alt.TopLevelMixin]:
+    """Draw the charts of a group, and those of the run that the page shows first."""
     charts: dict[str, alt.TopLevelMixin] = {}
     chart: alt.TopLevelMixin
     if group.curves:
@@ -218,7 +253,7 @@ def _pictures(group: RunGroup, entry: Entry | None, synapses: Synapses | None) -
         names = [layer.name for layer in entry.test.layers]
         alike = [e for e in group.baseline if e.test is not None and [x.name for x in e.test.layers] == names]
         baseline = layer_rows(BASELINE, mean_layers(alike)) if entry not in alike else []
-        name = _spoken(group, entry)
+        name = _legend_name(group, entry)
         rows = [*baseline, *layer_rows(name, entry.test.layers)]
         chart = figures.layers(rows, (BASELINE, name) if baseline else (name,))
         charts["layers"] = _titled(chart, "What each layer spends", entry.name)
@@ -234,8 +269,8 @@ def _titled(chart: alt.TopLevelMixin, title: str, subtitle: str) -> alt.TopLevel
     return titled
 
 
-def _spoken(group: RunGroup, entry: Entry) -> str:
-    """A run's penalty and strength, as a legend names it."""
+def _legend_name(group: RunGroup, entry: Entry) -> str:
+    """Name a run by its penalty and strength, as a legend does."""
     recipe = entry.recipe
     if recipe is None or not recipe.penalised:
         return BASELINE
