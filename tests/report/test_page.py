@@ -247,7 +247,7 @@ def test_switching_hides_and_shows(driver: Chrome, group: str, value: str, left:
 
 def test_it_says_in_which_layers_the_energy_was_saved(driver: Chrome) -> None:
     said = driver.find_element(By.ID, "run-saved").text
-    amount, _, parts = said.rstrip(".").partition(" saved an image: ")
+    amount, _, parts = said.rstrip(".").partition(" saved per image: ")
     assert amount.endswith("J")
     shares = {" ".join(part.split()[:-2]): float(part.split()[-2]) for part in parts.split(", ")}
     named = [name for name in shares if name in synthetic.LAYERS]

@@ -16,7 +16,7 @@ import picojoule as pj
 import tiny
 from picojoule.io.signals import Interrupted
 from picojoule.runs.checkpoint import Checkpoint
-from picojoule.runs.folder import Run
+from picojoule.runs.folder import Run, find_runs
 from picojoule.runs.metrics import EpochMetrics
 from picojoule.runs.result import RunResult
 
@@ -263,3 +263,12 @@ def test_numbers_that_are_none_are_never_stored(run: Run) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         run.write_result(RunResult.parse({"test": tiny.figures(), "validation": tiny.figures(), **odd}))
     assert list(run.path.iterdir()) == []
+
+
+def test_runs_are_found_at_any_depth_in_the_order_of_their_paths(tmp_path: Path) -> None:
+    for name, file in (("b", "recipe.toml"), ("a/deeper", "result.json"), ("c", "notes.txt")):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / file).write_text("")
+    assert [run.path for run in find_runs(tmp_path)] == [tmp_path / "a" / "deeper", tmp_path / "b"]
+    assert [run.path for run in find_runs(tmp_path / "b")] == [tmp_path / "b"]
+    assert find_runs(tmp_path / "nowhere") == []

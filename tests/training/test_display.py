@@ -115,7 +115,7 @@ def test_the_train_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
         test = pj.Run.at(folder).result.test
         *lines, last = captured.err.splitlines()
         assert last == (
-            f"test: accuracy {test.accuracy:.1%}, {format_joules(test.joules)} an image; "
+            f"test: accuracy {test.accuracy:.1%}, {format_joules(test.joules)} per image; "
             f"layer by layer: picojoule evaluate {folder} --trust"
         )
         assert len([line for line in lines if line.startswith("epoch ")]) == epochs

@@ -216,7 +216,7 @@ def _shape(text: str) -> tuple[int, ...]:
         shape = ()
     if not shape or min(shape) < 1:
         raise PicojouleError(
-            f"--input {text!r} is no shape: give whole numbers above 0 with commas, for example --input 3,32,32"
+            f"--input {text!r} is not a valid shape: give whole numbers above 0 with commas, as in --input 3,32,32"
         )
     if math.prod(shape) > _LARGEST_INPUT:
         raise PicojouleError(f"--input {text} has more than {_LARGEST_INPUT:,} values: give the shape of one input")

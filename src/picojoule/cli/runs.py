@@ -45,7 +45,7 @@ def train(
         changes = ["penalty.strength=0", *changes, f"penalty.budget={budget}"]
     run = fit.fit(Recipe.load(recipe, *changes), into, reporters=reporters, accelerator=accelerator, devices=devices)
     test = run.result.test
-    energy = "" if test.joules is None else f", {format_joules(test.joules)} an image"
+    energy = "" if test.joules is None else f", {format_joules(test.joules)} per image"
     consent = " --trust" if ":" in run.recipe.model.name else ""
     note(f"test: accuracy {test.accuracy:.1%}{energy}; layer by layer: picojoule evaluate {run.path}{consent}")
     show_path(run.path)

@@ -139,7 +139,7 @@ def _tile(name: str, level: Level, run: int) -> str:
         "much": f"{percent.show(level.energy.mean)} %",
         "of": "of the energy",
         "right": f"{percent.show(level.accuracy)} % accurate",
-        "cost": f"{format_joules(level.joules)} an image",
+        "cost": f"{format_joules(level.joules)} per image",
         "how": "trained without penalty" if plain else f"{level.label}, {level.amount}",
     }
     spans = " ".join(f'<span class="{kind}">{unbroken(text)}</span>' for kind, text in lines.items())
