@@ -105,7 +105,7 @@ def trained(folder: Path, compared: int) -> Measured:
     images = data.test.images[: max(compared, IMAGES)].float() / 255
     images = data.normalization(images) if recipe.data.normalize else images
     labels = data.test.labels[:compared]
-    net, accuracy = pj.load_model(run), run.result["test"]["accuracy"]
+    net, accuracy = pj.load_model(run), run.result.test.accuracy
     asked = f"λ' = {recipe.penalty.strength:g}" if recipe.penalty.budget is None else f"budget {budget_label(recipe)}"
     return measured(f"{asked}, seed {recipe.seed}", net, images, labels, accuracy)
 

@@ -42,9 +42,9 @@ def main() -> None:
 
 
 def _judged(runs: list[Finished], fixed: list[Finished]) -> dict[str, Any]:
-    references = [run.result["reference_joules"] for run in runs]
-    targets = [run.result["budget"]["target_joules"] for run in runs]
-    spent = [run.result["validation"]["joules"] for run in runs]
+    references = [run.result.reference_joules for run in runs]
+    targets = [run.result.budget.target_joules for run in runs]
+    spent = [run.result.validation.joules for run in runs]
     gaps = [
         run.accuracy - on_the_curve(run.joules, [other for other in fixed if other.recipe.seed == run.recipe.seed])
         for run in runs
@@ -57,7 +57,7 @@ def _judged(runs: list[Finished], fixed: list[Finished]) -> dict[str, Any]:
         "shares": [j / reference for j, reference in zip(spent, references, strict=True)],
         "within": all(abs(j - t) <= tolerance(t, r) for j, t, r in zip(spent, targets, references, strict=True)),
         "baseline_shares": [
-            j / run.result["budget"]["baseline_joules"] if run.result["budget"]["baseline_joules"] else None
+            j / run.result.budget.baseline_joules if run.result.budget.baseline_joules else None
             for j, run in zip(spent, runs, strict=True)
         ],
         "test_accuracy": [run.accuracy for run in runs],

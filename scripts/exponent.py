@@ -51,7 +51,7 @@ def _figures(runs: list[Finished], baseline: dict[int, Finished], linear: list[F
         "seeds": len(runs),
         "energy": statistics.fmean(energies),
         "accuracy": statistics.fmean(run.accuracy for run in runs),
-        "dead_rate": statistics.fmean(run.result["test"]["dead_rate"] for run in runs),
+        "dead_rate": statistics.fmean(run.result.test.dead_rate for run in runs),
         "accuracy_minus_p1_at_equal_energy": statistics.fmean(gaps),
     }
 

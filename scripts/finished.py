@@ -6,12 +6,14 @@ import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from picojoule import Recipe, Run
+from picojoule import Recipe
 from picojoule.io.files import write_atomically
+from picojoule.runs.folder import find_runs
+from picojoule.runs.result import RunResult
 from picojoule.search import sweep
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes" / "small"
@@ -19,21 +21,20 @@ RECIPES = Path(__file__).resolve().parents[1] / "recipes" / "small"
 
 class Finished(NamedTuple):
     recipe: Recipe
-    result: dict[str, Any]
+    result: RunResult
 
     @property
     def accuracy(self) -> float:
-        return float(self.result["test"]["accuracy"])
+        return self.result.test.accuracy
 
     @property
     def joules(self) -> float:
-        return float(self.result["test"]["joules"])
+        return self.result.test.joules or 0.0
 
 
 def gather(folder: Path, *files: str) -> list[Finished]:
     """The finished runs of a folder, those of the named sweeps alone if there are any: other sweeps may share it."""
-    runs = [Run(path.parent) for path in sorted(folder.glob("*/result.json"))]
-    finished = [Finished(run.recipe, run.result) for run in runs]
+    finished = [Finished(run.recipe, run.result) for run in find_runs(folder) if run.finished]
     wanted = {recipe for file in files for recipe in sweep.load(RECIPES / file)}
     return [run for run in finished if not files or run.recipe in wanted]
 

@@ -18,7 +18,7 @@ class PicojouleError(ValueError):
 
     >>> raise PicojouleError("steps=0 is not a valid number of time steps: give a whole number from 1 up")
     Traceback (most recent call last):
-    picojoule.errors.PicojouleError: steps=0 is not a valid number of time steps: give a whole number from 1 up
+    picojoule.PicojouleError: steps=0 is not a valid number of time steps: give a whole number from 1 up
     """
 
 

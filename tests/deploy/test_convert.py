@@ -476,7 +476,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> pj.Run:
 
 def test_a_run_is_measured_as_the_network_that_it_converts_to(run: pj.Run) -> None:
     quantised = pj.evaluate(run)
-    assert quantised.to_dict() == run.result["test"]
+    assert quantised.to_dict() == run.result.test.to_dict()
     once, five = (pj.evaluate(run, convert_steps=steps) for steps in (1, 5))
     assert once.energy is not None
     assert quantised.energy is not None

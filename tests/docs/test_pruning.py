@@ -41,8 +41,8 @@ def weights(net: nn.Module) -> list[torch.Tensor]:
 def test_a_trained_network_pruned_and_fine_tuned(example: ModuleType, run: pj.Run, amount: float) -> None:
     net, data = pj.load_model(run), pj.data.load("digits", limit=1000)
     dense, bill, synapses = example.measured(net, data)
-    stored = run.result["test"]
-    assert (dense, bill.joules) == (stored["accuracy"], pytest.approx(stored["joules"], rel=1e-9, abs=0))
+    stored = run.result.test
+    assert (dense, bill.joules) == (stored.accuracy, pytest.approx(stored.joules, rel=1e-9, abs=0))
     lean = example.pruned(net, amount)
     at_once, lean_bill, left = example.measured(lean, data)
     share = sum(int((w != 0).sum()) for w in weights(lean)[1:]) / sum(w.numel() for w in weights(lean)[1:])

@@ -40,10 +40,18 @@ def check(ended: Ended, before: Contents, after: Contents, *, may_take_long: boo
         _check_sentence(command, ended, fail, shown)
     elif ended.status == 1 and not ended.err.strip():
         fail((f"{command} fails without a word", shown))
-    elif ended.status == 0 and "--json" in ended.arguments and "--help" not in ended.arguments:
+    elif ended.status == 0 and _asks_for_json(ended.arguments):
         _check_json(command, ended, fail, shown)
     _check_files(command, ended, before, after, fail, shown)
     return outcome
+
+
+def _asks_for_json(arguments: list[str]) -> bool:
+    """Whether `--json` is there as an option, not as the value of the one before it."""
+    if "--json" not in arguments or "--help" in arguments:
+        return False
+    before = arguments[arguments.index("--json") - 1]
+    return not before.startswith("-") or before == "--trust"
 
 
 def _check_sentence(command: str, ended: Ended, fail: Any, shown: str) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import picojoule as pj
 from picojoule.neurons.time_steps import present, readout
+from picojoule.runs.metrics import EpochMetrics
 
 Neuron = Callable[[], nn.Module]
 
@@ -40,9 +41,19 @@ def recipe(*overrides: str) -> pj.Recipe:
 
 
 def figures(accuracy: float = 0.5, joules: float = 1e-8) -> dict[str, Any]:
-    """A split in `result.json`, as far as every command reads it."""
-    bill = {"joules": joules, "synops": joules / 0.9e-12, "rate_mean": 0.1, "dead_rate": 0.01}
-    return {"accuracy": accuracy, "loss": 1.5, **bill}
+    """A split in `result.json`."""
+    head = {"split": "test", "samples": 100, "accuracy": accuracy, "loss": 1.5}
+    bill = {"joules": joules, "synops": joules / 0.9e-12, "encoder_macs": 0.0, "encoder_joules": 0.0}
+    rates = {"ann_joules": None, "rate_mean": 0.1, "rate_sum": 0.1, "dead_rate": 0.01}
+    return {**head, **bill, **rates, "steps": 1, "psi": "exact", "hardware": "horowitz-45nm-fp32", "layers": []}
+
+
+def epoch(number: int = 0) -> dict[str, Any]:
+    """A line of `metrics.jsonl`."""
+    losses = {"train_loss": 1.5, "train_accuracy": 0.5, "train_penalty": 0.1}
+    validation = {"validation_loss": 1.5, "validation_accuracy": 0.5}
+    bill = {"joules": 1e-8, "rate_mean": 0.1, "dead_rate": 0.01, "layers": []}
+    return {"epoch": number, **losses, **validation, **bill, "lr": 0.01, "seconds": 1.0}
 
 
 class Classifier(nn.Sequential):
@@ -251,7 +262,7 @@ class Watcher:
         self.said: list[str] = []
         self.began: list[tuple[int, int]] = []
         self.batches = 0
-        self.epochs: list[dict[str, Any]] = []
+        self.epochs: list[EpochMetrics] = []
         self.ended = 0
         self._after_batch, self._after_epoch = after_batch or {}, after_epoch or {}
 
@@ -262,7 +273,7 @@ class Watcher:
         self.batches += 1
         self._after_batch.get(self.batches, lambda: None)()
 
-    def epoch(self, metrics: dict[str, Any]) -> None:
+    def epoch(self, metrics: EpochMetrics) -> None:
         self.epochs.append(metrics)
         self._after_epoch.get(len(self.epochs), lambda: None)()
 
@@ -279,7 +290,7 @@ def signal_to_self(number: signal.Signals) -> Callable[[], None]:
 
 def traces(run: pj.Run) -> dict[str, Any]:
     """All that a run leaves, but for the time it took."""
-    metrics = [{key: value for key, value in entry.items() if key != "seconds"} for entry in run.metrics]
+    metrics = [{key: value for key, value in entry.to_dict().items() if key != "seconds"} for entry in run.metrics]
     files = {path.name for path in run.path.iterdir()} - {".lock"}
     return {
         "files": files,

@@ -11,8 +11,8 @@ from lightning_fabric import Fabric
 import picojoule as pj
 import tiny
 from picojoule.data import Images
-from picojoule.runs.evaluate import measure
 from picojoule.runs.model import build_model, count_synapses
+from picojoule.training.distributed import measure
 
 
 def measured(fabric: Fabric, images: int) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def measured(fabric: Fabric, images: int) -> dict[str, Any]:
     model, data = build_model(recipe, trust=True), pj.data.load("digits")
     few = replace(data, test=Images(data.test.images[:images], data.test.labels[:images]))
     try:
-        return measure(model, recipe, few, "test", count_synapses(model, recipe), fabric).to_dict()
+        return measure(fabric, model, recipe, few, "test", count_synapses(model, recipe)).to_dict()
     finally:
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()  # its threads would abort a process that ends before them

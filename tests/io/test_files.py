@@ -98,8 +98,8 @@ def test_whatever_is_no_file_is_one_sentence(tmp_path: Path, special: Special, r
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("recipe.toml", r"recipe\.toml is a pipe, not a file: choose another place, or move it away"),
-        ("result.json", r"result\.json is a pipe, not a file: choose another place, or move it away"),
+        ("recipe.toml", r"recipe\.toml is a pipe, not a file: choose another place"),
+        ("result.json", r"result\.json is a pipe, not a file: choose another place"),
         ("weights.safetensors", r"weights\.safetensors is a pipe, not a file"),
         ("metrics.jsonl", r"metrics\.jsonl is a pipe, not a file"),
     ],
@@ -109,6 +109,16 @@ def test_a_run_with_a_pipe_in_its_folder_is_not_begun(tmp_path: Path, name: str,
     with pytest.raises(pj.PicojouleError, match=message), pj.Run(tmp_path).begun(tiny.recipe()):
         raise AssertionError("it was begun")
     assert stat.S_ISFIFO((tmp_path / name).stat().st_mode)
+
+
+def test_a_run_with_a_link_to_itself_in_its_folder_is_not_begun(tmp_path: Path) -> None:
+    """It would be found out when the result is written, after the training."""
+    (tmp_path / "result.json").symlink_to("result.json")
+    with (
+        pytest.raises(pj.PicojouleError, match=r"cannot write .*result\.json \(.*links"),
+        pj.Run(tmp_path).begun(tiny.recipe()),
+    ):
+        raise AssertionError("it was begun")
 
 
 def test_pipes_are_no_weights_and_no_metrics(tmp_path: Path) -> None:
@@ -128,8 +138,8 @@ def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
     run = pj.Run(tmp_path)
     result = {split: tiny.figures() for split in ("test", "validation")}
     (tmp_path / "result.json").write_text(json.dumps(result), encoding="utf-8-sig")
-    (tmp_path / "metrics.jsonl").write_text('{"epoch": 0}\n', encoding="utf-8-sig")
-    assert (run.result, run.metrics) == (result, [{"epoch": 0}])
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(tiny.epoch()) + "\n", encoding="utf-8-sig")
+    assert (run.result.to_dict(), run.metrics[0].to_dict()) == (result, tiny.epoch())
     assert files.parse_json(b"\xef\xbb\xbf[1]") == [1]
 
 
@@ -145,7 +155,7 @@ def test_json_that_is_nested_too_deeply_is_a_fault_of_the_file(text: str) -> Non
 def test_nothing_but_a_file_is_ever_replaced(tmp_path: Path, special: Special) -> None:
     kind = special(tmp_path / "odd")
     before = os.lstat(tmp_path / "odd"), os.stat(tmp_path / "odd").st_mode
-    with pytest.raises(pj.PicojouleError, match=f"odd is {kind}, not a file: choose another place, or move it away"):
+    with pytest.raises(pj.PicojouleError, match=f"odd is {kind}, not a file: choose another place"):
         write_atomically(tmp_path / "odd", b"new")
     after = os.lstat(tmp_path / "odd"), os.stat(tmp_path / "odd").st_mode
     assert (after[0].st_ino, after[0].st_mode, after[1]) == (before[0].st_ino, before[0].st_mode, before[1])

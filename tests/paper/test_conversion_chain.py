@@ -32,7 +32,7 @@ def test_a_run_begins_with_the_weights_of_the_one_it_names(first: pj.Run) -> Non
     parameters = dict(pj.load_model(run).named_parameters())
     for name, parameter in pj.load_model(first).named_parameters():
         torch.testing.assert_close(parameters[name], parameter, rtol=1e-6, atol=0)
-    assert run.result["recipe"]["training"]["start_from"] == first.path.name
+    assert run.result.recipe["training"]["start_from"] == first.path.name
     fresh = pj.fit(tiny.recipe(*QUANTISED, "training.epochs=1", "optimizer.lr=1e-30"), first.path.parent)
     assert not torch.equal(fresh.weights["conv1.weight"], run.weights["conv1.weight"])
 
@@ -99,7 +99,7 @@ def test_stages_that_lower_nothing_are_refused(ratio: float, count: int) -> None
 
 def test_the_chain_spends_less_and_less(tmp_path: Path) -> None:
     base = tiny.recipe(*QUANTISED, "penalty.strength=10", "training.epochs=4")
-    spent = [pj.fit(recipe, tmp_path).result["validation"]["synops"] for recipe in stages(base, 0.5, 4)]
+    spent = [pj.fit(recipe, tmp_path).result.validation.synops for recipe in stages(base, 0.5, 4)]
     for k in range(1, 4):
         assert spent[k] == pytest.approx(0.5**k * spent[0], rel=0.25), spent
 
@@ -117,6 +117,6 @@ def test_the_target_is_in_units_of_the_reference(first: pj.Run, tmp_path: Path) 
     target = ("penalty.kind=target", "penalty.strength=0", "optimizer.lr=1e-30")
     relative = after(first, *target, "penalty.target=2", f"penalty.reference={first.path.name}")
     absolute = after(first, *target, "penalty.target=10000")
-    measured = [pj.fit(recipe, tmp_path).metrics[0]["train_penalty"] for recipe in (relative, absolute)]
+    measured = [pj.fit(recipe, tmp_path).metrics[0].train_penalty for recipe in (relative, absolute)]
     assert measured[0] == pytest.approx(measured[1], rel=1e-6)
     assert measured[0] > 0

@@ -14,21 +14,22 @@ from rich.console import Console
 import picojoule as pj
 import tiny
 from picojoule.report import Comparison
+from picojoule.runs.result import SplitResult
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[SplitResult, SplitResult]:
     """With a relay, which has no rate."""
     into = tmp_path_factory.mktemp("runs")
     plain, frugal = (
-        pj.fit(tiny.recipe("model.name=tiny:pooled", f"penalty.strength={s}"), into).result["test"] for s in (0, 4)
+        pj.fit(tiny.recipe("model.name=tiny:pooled", f"penalty.strength={s}"), into).result.test for s in (0, 4)
     )
     return plain, frugal
 
 
-def comparison(results: tuple[dict[str, Any], dict[str, Any]], **changes: Any) -> Comparison:
+def comparison(results: tuple[SplitResult, SplitResult], **changes: Any) -> Comparison:
     before, after = results
-    return Comparison("Tiny <on> digits", ("no penalty", "Ω_syn"), (before, {**after, **changes}))
+    return Comparison("Tiny <on> digits", ("no penalty", "Ω_syn"), (before, after.model_copy(update=changes)))
 
 
 @pytest.mark.parametrize(
@@ -39,19 +40,17 @@ def comparison(results: tuple[dict[str, Any], dict[str, Any]], **changes: Any) -
         (0.5, 1.5, "150 % of the energy, the same accuracy"),
     ],
 )
-def test_the_headline(
-    results: tuple[dict[str, Any], dict[str, Any]], accuracy: float, joules: float, headline: str
-) -> None:
-    before = {**results[0], "accuracy": 0.5, "joules": 1.0}
+def test_the_headline(results: tuple[SplitResult, SplitResult], accuracy: float, joules: float, headline: str) -> None:
+    before = results[0].model_copy(update={"accuracy": 0.5, "joules": 1.0})
     assert comparison((before, results[1]), accuracy=accuracy, joules=joules).headline == headline
 
 
-def test_every_line_of_the_bill(results: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_every_line_of_the_bill(results: tuple[SplitResult, SplitResult]) -> None:
     before, after = results
     rows = {name: cells for name, *cells in comparison(results).rows()}
-    assert rows["accuracy"] == [f"{before['accuracy']:.2%}", f"{after['accuracy']:.2%}"]
-    assert rows["dead neurons"] == [f"{before['dead_rate']:.2%}", f"{after['dead_rate']:.2%}"]
-    assert rows["spike2 rate"] == [f"{r['layers'][2]['rate']:.2%}" for r in results]
+    assert rows["accuracy"] == [f"{before.accuracy:.2%}", f"{after.accuracy:.2%}"]
+    assert rows["dead neurons"] == [f"{before.dead_rate:.2%}", f"{after.dead_rate:.2%}"]
+    assert rows["spike2 rate"] == [f"{r.layers[2].rate:.2%}" for r in results]
     assert "pool1 energy" in rows
     assert "pool1 rate" not in rows
     console = Console(width=100, file=io.StringIO(), record=True)
@@ -62,7 +61,7 @@ def test_every_line_of_the_bill(results: tuple[dict[str, Any], dict[str, Any]]) 
 
 
 def test_the_page_needs_no_network_and_the_picture_is_one(
-    results: tuple[dict[str, Any], dict[str, Any]], tmp_path: Path
+    results: tuple[SplitResult, SplitResult], tmp_path: Path
 ) -> None:
     page, picture = comparison(results).write(tmp_path / "new" / "folder")
     assert sorted(path.name for path in page.parent.iterdir()) == ["report.html", "report.png"]

@@ -16,7 +16,7 @@ import pytest
 import picojoule as pj
 import synthetic
 from picojoule.io.tables import Estimate
-from picojoule.report import Curve, Point, curves, gather, mean_table, score, score_table, seed_table, settings
+from picojoule.report import Curve, Point, curves, gather, mean_table, run_groups, score, score_table, seed_table
 from picojoule.report.scores import score_names
 from picojoule.search.frontier import Plan, recipes
 
@@ -63,7 +63,7 @@ def test_a_curve_is_relative_to_the_mean_of_the_baseline_over_seeds(folder: Path
 
 
 def test_a_setting_is_all_but_penalty_and_seed(folder: Path) -> None:
-    adam, sgd = settings(gather(folder))
+    adam, sgd = run_groups(gather(folder))
     assert (adam.label, adam.slug) == ("cnn7 · fashion-mnist · adam", "cnn7-fashion-mnist-adam")
     assert (len(adam.entries), len(sgd.entries)) == (57, 10)
     differing = {key for key in adam.recipe if adam.recipe[key] != sgd.recipe[key]}
@@ -78,17 +78,17 @@ def test_budgets_and_frontiers_are_curves_beside_that_of_fixed_strengths(tmp_pat
     budgets = [recipe.override(f"penalty.budget={b}") for b in ("10%", "50%", "1uJ") for recipe in plain]
     walks = [recipes(recipe, Plan(points=4, stretch=1)) for recipe in plain]
     synthetic.fill(tmp_path, [*fixed, *budgets, *(point for walk in walks for point in walk)])
-    (setting,) = settings(gather(tmp_path))
-    assert len(setting.baseline) == 2
-    curves = {curve.kind: curve for curve in setting.curves}
+    (group,) = run_groups(gather(tmp_path))
+    assert len(group.baseline) == 2
+    curves = {curve.kind: curve for curve in group.curves}
     assert list(curves) == ["Ω_syn", "Ω_syn budget", "Ω_syn frontier"]
-    assert [curve.kind for curve in setting.curves if curve.continued] == ["Ω_syn frontier"]
+    assert [curve.kind for curve in group.curves if curve.continued] == ["Ω_syn frontier"]
     assert {point.strength for point in curves["Ω_syn"].points} == {8}
     assert [point.strength for point in curves["Ω_syn frontier"].points] == [2, 2, 4, 4, 8, 8]
     told = [point.budget for point in curves["Ω_syn budget"].points]
     assert sorted(told) == sorted(2 * ["10 %", "50 %", "1 µJ"])
     assert told.index("50 %") < told.index("10 %")
-    rows = list(csv.DictReader(io.StringIO(mean_table(setting.curves).csv())))
+    rows = list(csv.DictReader(io.StringIO(mean_table(group.curves).csv())))
     assert [row["strength"] for row in rows if row["penalty"] == "Ω_syn budget (p = 1)"] == list(dict.fromkeys(told))
     assert {row["seeds"] for row in rows} == {"2"}
 
@@ -97,16 +97,16 @@ def test_a_point_whose_frontier_is_not_there_is_a_setting_of_its_own(tmp_path: P
     (plain,) = synthetic.recipes(kinds=["syn"], powers=[1], strengths=[0], seeds=[0], epochs=2)
     chain = recipes(plain, Plan(points=3, stretch=1))
     synthetic.fill(tmp_path, [chain[0], chain[2]])
-    assert len(settings(gather(tmp_path))) == 2
+    assert len(run_groups(gather(tmp_path))) == 2
 
 
 def test_frontiers_in_several_folders_are_several_curves(tmp_path: Path) -> None:
     (plain,) = synthetic.recipes(kinds=["syn"], powers=[1], strengths=[0], seeds=[0], epochs=2)
     for folder, schedule in (("frontier-steps", "steps"), ("ramp", "ramp")):
         synthetic.fill(tmp_path / folder, recipes(plain, Plan(points=3, stretch=1, schedule=schedule)))
-    (setting,) = settings(gather(tmp_path))
-    assert [curve.kind for curve in setting.curves] == ["Ω_syn frontier ramp", "Ω_syn frontier-steps"]
-    assert all(curve.continued for curve in setting.curves)
+    (group,) = run_groups(gather(tmp_path))
+    assert [curve.kind for curve in group.curves] == ["Ω_syn frontier ramp", "Ω_syn frontier-steps"]
+    assert all(curve.continued for curve in group.curves)
 
 
 def test_a_baseline_counts_once_a_seed_whatever_its_idle_penalty(tmp_path: Path) -> None:
@@ -114,23 +114,23 @@ def test_a_baseline_counts_once_a_seed_whatever_its_idle_penalty(tmp_path: Path)
     others = [baseline.override("seed=1"), baseline.override("penalty.kind=total")]
     runs = synthetic.fill(tmp_path, [baseline, penalised, *others])
     shutil.copytree(runs[1].path, tmp_path / "copy" / runs[1].path.name)
-    (setting,) = settings(gather(tmp_path))
+    (group,) = run_groups(gather(tmp_path))
     by_seed = defaultdict(list)
     for recipe, test in stored(tmp_path):
         if recipe.penalty.strength == 0:
             by_seed[recipe.seed].append(test["joules"])
     assert {seed: len(joules) for seed, joules in by_seed.items()} == {0: 2, 1: 1}
-    assert setting.baseline_joules == pytest.approx(np.mean([np.mean(joules) for joules in by_seed.values()]))
-    (curve,) = setting.curves
+    assert group.baseline_joules == pytest.approx(np.mean([np.mean(joules) for joules in by_seed.values()]))
+    (curve,) = group.curves
     assert len(curve.points) == 1  # the copy is the same run
     assert [point.seed for point in curve.baseline] == [0, 1]
 
 
 def test_without_a_baseline_there_is_no_curve_unless_it_is_given(tmp_path: Path) -> None:
     synthetic.fill(tmp_path, synthetic.recipes(kinds=["syn"], powers=[1], strengths=[1, 8], seeds=[0], epochs=1))
-    (setting,) = settings(gather(tmp_path))
-    assert (setting.baseline_joules, setting.curves, setting.baseline) == (None, (), ())
-    ((curve,),) = curves(gather(tmp_path), {setting.label: 2e-6}).values()
+    (group,) = run_groups(gather(tmp_path))
+    assert (group.baseline_joules, group.curves, group.baseline) == (None, (), ())
+    ((curve,),) = curves(gather(tmp_path), {group.label: 2e-6}).values()
     assert [point.energy for point in curve.points] == pytest.approx(
         [(point.joules or 0) / 2e-6 for point in curve.points]
     )
@@ -142,8 +142,8 @@ def test_a_baseline_that_never_fires_is_none(tmp_path: Path) -> None:
     result = json.loads((run.path / "result.json").read_text())
     result["test"]["joules"] = 0.0
     (run.path / "result.json").write_text(json.dumps(result))
-    (setting,) = settings(gather(tmp_path))
-    assert setting.baseline_joules is None
+    (group,) = run_groups(gather(tmp_path))
+    assert group.baseline_joules is None
 
 
 def test_networks_without_spikes_have_no_curve(tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ def test_networks_without_spikes_have_no_curve(tmp_path: Path) -> None:
     for split in ("test", "validation"):
         result[split] |= dict.fromkeys(("joules", "synops", "rate_mean", "dead_rate")) | {"layers": []}
     (run.path / "result.json").write_text(json.dumps(result))
-    (setting,) = settings(gather(tmp_path))
+    (group,) = run_groups(gather(tmp_path))
     assert gather(tmp_path).counts["finished"] == 1
-    assert (setting.baseline_joules, setting.curves) == (None, ())
+    assert (group.baseline_joules, group.curves) == (None, ())
 
 
 def test_means_and_sample_deviations(folder: Path) -> None:

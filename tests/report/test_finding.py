@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from picojoule.report import Curve, Point, Setting
+from picojoule.report import Curve, Point, RunGroup
 from picojoule.report.finding import Finding, finding
 
 
@@ -23,7 +23,7 @@ BASELINE = level(1.0, {0: 0.80, 1: 0.90}, 0)
 def found(*curves: tuple[Point, ...], continued: tuple[Point, ...] = ()) -> Finding | None:
     made = [Curve("Ω_syn", "p = 1", points, BASELINE) for points in curves if points]
     made += [Curve("Ω_syn frontier", "p = 1", continued, BASELINE, continued=True)] if continued else []
-    return finding(Setting("cnn7", {}, (), 1e-5, tuple(made)))
+    return finding(RunGroup("cnn7", {}, (), 1e-5, tuple(made)))
 
 
 def test_the_least_energy_within_each_loss() -> None:

@@ -247,7 +247,7 @@ def test_switching_hides_and_shows(driver: Chrome, group: str, value: str, left:
 
 def test_it_says_in_which_layers_the_energy_was_saved(driver: Chrome) -> None:
     said = driver.find_element(By.ID, "run-saved").text
-    amount, _, parts = said.rstrip(".").partition(" saved an image: ")
+    amount, _, parts = said.rstrip(".").partition(" saved per image: ")
     assert amount.endswith("J")
     shares = {" ".join(part.split()[:-2]): float(part.split()[-2]) for part in parts.split(", ")}
     named = [name for name in shares if name in synthetic.LAYERS]
@@ -390,7 +390,7 @@ def test_on_paper_the_chart_has_its_legend_and_dark_ink(driver: Chrome) -> None:
 @pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
 def test_the_demo_s_page(chromium: browser.Browser, tmp_path: Path, size: tuple[int, int]) -> None:
     plain, frugal = (
-        synthetic.write(tmp_path, recipe).result["test"]
+        synthetic.write(tmp_path, recipe).result.test
         for recipe in synthetic.recipes(["syn"], [1], (0, 64), [0], epochs=1)
     )
     home, _ = Comparison("CNN7 on digits", ("no penalty", "Ω_syn"), (plain, frugal)).write(tmp_path / "demo")

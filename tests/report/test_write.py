@@ -22,7 +22,7 @@ import synthetic
 from picojoule.cli import main
 from picojoule.io.tables import Estimate
 from picojoule.paper.published import scores
-from picojoule.report import Curve, Point, Report, figures, gather, rows, settings, write
+from picojoule.report import Curve, Point, Report, figures, gather, rows, run_groups, write
 from picojoule.report.finding import finding
 from picojoule.report.write import showcase
 
@@ -144,7 +144,7 @@ def test_a_report_again_is_the_same_report(report: Report, folder: Path, tmp_pat
 
 
 def test_the_run_shown_first_is_a_typical_one_of_the_headline(folder: Path, tmp_path: Path) -> None:
-    setting = settings(gather(folder))[0]
+    setting = run_groups(gather(folder))[0]
     main = finding(setting)
     assert main is not None
     level = main.within[0]
@@ -156,10 +156,10 @@ def test_the_run_shown_first_is_a_typical_one_of_the_headline(folder: Path, tmp_
     distances = [abs(point.accuracy - level.accuracy.mean) for point in level.points]
     assert abs(chosen.test.accuracy - level.accuracy.mean) == pytest.approx(min(distances))
     runs = synthetic.fill(tmp_path, synthetic.recipes(["syn"], [1], (8, 512), [0], epochs=1))  # without a baseline
-    (alone,) = settings(gather(tmp_path))
+    (alone,) = run_groups(gather(tmp_path))
     best = showcase(alone, finding(alone))
     assert best is not None
-    assert best.name == max(runs, key=lambda run: run.result["test"]["accuracy"]).path.name
+    assert best.name == max(runs, key=lambda run: run.result.test.accuracy).path.name
 
 
 def marks(node: Any) -> list[dict[str, Any]]:
@@ -181,7 +181,7 @@ def count(chart: Any, kind: str) -> int:
 
 
 def test_the_trade_off_figure_shows_every_run_and_a_line_a_curve(folder: Path) -> None:
-    found = settings(gather(folder))[0].curves
+    found = run_groups(gather(folder))[0].curves
     points = rows.curve_rows(found)
     levels = 6 * 3
     assert len(points) == 2 + levels * 2

@@ -52,7 +52,7 @@ def test_more_time_steps_than_anybody_has_time_for(run: pj.Run, command: Command
 @pytest.mark.parametrize("split", ["test", "validation"])
 def test_evaluating_afresh_gives_what_was_stored(run: pj.Run, split: Any) -> None:
     for where in (run, run.path, str(run.path)):
-        assert pj.evaluate(where, split, trust=True).to_dict() == run.result[split]
+        assert pj.evaluate(where, split, trust=True).to_dict() == run.result.on(split).to_dict()
 
 
 def test_evaluation_agrees_with_a_plain_loop(run: pj.Run) -> None:
@@ -87,7 +87,7 @@ def test_evaluate_as_json(run: pj.Run, command: Command, split: str) -> None:
     assert (status, err) == (0, "")
     fields = json.loads(out)
     assert list(fields) == FIELDS
-    assert fields == run.result[split]
+    assert fields == run.result.on(split).to_dict()
     assert [list(layer) for layer in fields["layers"]] == ["name neurons synops joules rate dead_rate".split()] * 3
 
 
@@ -104,7 +104,7 @@ def test_a_relu_network_is_evaluated_by_the_command_too(tmp_path: Path, command:
     assert status == 0
     assert out.startswith("accuracy ")
     status, out, _ = command("evaluate", str(relu.path), "--trust", "--json")
-    assert json.loads(out) == relu.result["test"]
+    assert json.loads(out) == relu.result.test.to_dict()
 
 
 def test_mistakes_are_told_in_a_sentence(run: pj.Run, command: Command, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_mistakes_are_told_in_a_sentence(run: pj.Run, command: Command, tmp_path
     with unfinished.begun(tiny.recipe()):
         pass
     for arguments, words in (
-        ((str(tmp_path),), "is no run folder"),
+        ((str(tmp_path),), "is not a run folder"),
         ((str(run.path), "--split", "tset"), "did you mean 'test'"),
         ((str(unfinished.path),), "finish the run with `picojoule train`"),
     ):

@@ -16,7 +16,9 @@ import picojoule as pj
 import tiny
 from picojoule.io.signals import Interrupted
 from picojoule.runs.checkpoint import Checkpoint
-from picojoule.runs.folder import Run
+from picojoule.runs.folder import Run, find_runs
+from picojoule.runs.metrics import EpochMetrics
+from picojoule.runs.result import RunResult
 
 
 def checkpoint(epoch: int, batch: int = 0) -> Checkpoint:
@@ -167,7 +169,7 @@ def test_a_finished_run_has_not_failed(run: Run) -> None:
     run.path.mkdir(parents=True, exist_ok=True)
     run.write_failure("killed")
     assert run.failure == "killed"
-    run.write_result({})
+    run.write_result(RunResult.parse({"test": tiny.figures(), "validation": tiny.figures()}))
     assert run.failure is None
 
 
@@ -214,7 +216,7 @@ def test_a_folder_that_cannot_be_written(run: Run, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("name", [".", "nowhere", "a" * 300])
 def test_a_folder_that_is_no_run(tmp_path: Path, name: str) -> None:
-    with pytest.raises(pj.PicojouleError, match="is no run folder"):
+    with pytest.raises(pj.PicojouleError, match="is not a run folder"):
         Run.at(tmp_path / name)
 
 
@@ -228,7 +230,7 @@ def test_an_unfinished_run_says_so(run: Run) -> None:
 @pytest.mark.parametrize("content", ["null", "[]", "{}", '{"test": 3}', '{"test": {"accuracy": 1}}'])
 def test_a_result_that_is_none_is_refused(run: Run, content: str) -> None:
     run.write_text("result.json", content)
-    with pytest.raises(pj.PicojouleError, match="is no result of picojoule"):
+    with pytest.raises(pj.PicojouleError, match="is not a valid result"):
         _ = run.result
 
 
@@ -246,8 +248,8 @@ def test_damaged_weights_are_refused(run: Run, damage: Callable[[bytes], bytes])
 
 @pytest.mark.parametrize("damage", ["cut", "nested"])
 def test_damaged_metrics_are_refused(run: Run, damage: str) -> None:
-    run.write_metrics([{"epoch": 0}, {"epoch": 1}])
-    assert [entry["epoch"] for entry in run.metrics] == [0, 1]
+    run.write_metrics([EpochMetrics.parse(tiny.epoch(number)) for number in (0, 1)])
+    assert [entry.epoch for entry in run.metrics] == [0, 1]
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write('{"epoch": ' if damage == "cut" else "[" * 200_000)
     with pytest.raises(pj.PicojouleError, match=r"metrics.jsonl is damaged"):
@@ -255,7 +257,18 @@ def test_damaged_metrics_are_refused(run: Run, damage: str) -> None:
 
 
 def test_numbers_that_are_none_are_never_stored(run: Run) -> None:
-    for write in (run.write_metrics, lambda metrics: run.write_result(metrics[0])):
-        with pytest.raises(ValueError, match="JSON compliant"):
-            write([{"loss": float("nan")}])
+    odd = {"of_somebody_else": float("nan")}
+    with pytest.raises(ValueError, match="JSON compliant"):
+        run.write_metrics([EpochMetrics.parse(tiny.epoch() | odd)])
+    with pytest.raises(ValueError, match="JSON compliant"):
+        run.write_result(RunResult.parse({"test": tiny.figures(), "validation": tiny.figures(), **odd}))
     assert list(run.path.iterdir()) == []
+
+
+def test_runs_are_found_at_any_depth_in_the_order_of_their_paths(tmp_path: Path) -> None:
+    for name, file in (("b", "recipe.toml"), ("a/deeper", "result.json"), ("c", "notes.txt")):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / file).write_text("")
+    assert [run.path for run in find_runs(tmp_path)] == [tmp_path / "a" / "deeper", tmp_path / "b"]
+    assert [run.path for run in find_runs(tmp_path / "b")] == [tmp_path / "b"]
+    assert find_runs(tmp_path / "nowhere") == []

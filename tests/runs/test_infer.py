@@ -54,16 +54,16 @@ def test_a_split_is_answered_as_evaluation_does(run: pj.Run, engine: str, comman
     status, out, _ = command("infer", run.path, "--trust", "--split", "test", "--engine", engine, "--json")
     assert status == 0
     document = json.loads(out)
-    stored = run.result["test"]
+    stored = run.result.test
     images = document["images"]
-    assert len(images) == stored["samples"]
-    assert document["accuracy"] == pytest.approx(stored["accuracy"])
-    assert np.mean([image["synops"] for image in images]) == pytest.approx(stored["synops"], rel=1e-3)
-    assert np.mean([image["joules"] for image in images]) == pytest.approx(stored["joules"], rel=1e-3)
-    spiking = [layer for layer in stored["layers"] if layer["neurons"]]
+    assert len(images) == stored.samples
+    assert document["accuracy"] == pytest.approx(stored.accuracy)
+    assert np.mean([image["synops"] for image in images]) == pytest.approx(stored.synops, rel=1e-3)
+    assert np.mean([image["joules"] for image in images]) == pytest.approx(stored.joules, rel=1e-3)
+    spiking = [layer for layer in stored.layers if layer.neurons]
     for i, layer in enumerate(spiking):
-        assert images[0]["layers"][i]["name"] == layer["name"]
-        assert np.mean([image["layers"][i]["rate"] for image in images]) == pytest.approx(layer["rate"], rel=1e-3)
+        assert images[0]["layers"][i]["name"] == layer.name
+        assert np.mean([image["layers"][i]["rate"] for image in images]) == pytest.approx(layer.rate, rel=1e-3)
     assert all(0.1 <= image["confidence"] <= 1 and image["milliseconds"] > 0 for image in images)
     names = pj.data.DATASETS["digits"].class_names
     assert all(image["class_name"] == names[image["class"]] for image in images)
@@ -141,11 +141,11 @@ def test_people_read_lines(run: pj.Run, pictures: list[Path], command: Command) 
 def test_the_bill_is_that_of_the_price_list(tmp_path: Path) -> None:
     """Of one with memory traffic: a price for each spike, and for each synapse its own."""
     run = pj.fit(tiny.recipe("model.name=tiny:pooled", "energy.hardware=lemaire-45nm-int32"), tmp_path)
-    stored = run.result["test"]
+    stored = run.result.test
     for engine in ("events", "dense"):
         answers = pj.infer(run, split="test", engine=engine).answers  # type: ignore[arg-type]
-        assert np.mean([answer.joules for answer in answers]) == pytest.approx(stored["joules"], rel=1e-3)
-    assert stored["joules"] > 100 * stored["synops"] * 0.1e-12
+        assert np.mean([answer.joules for answer in answers]) == pytest.approx(stored.joules, rel=1e-3)
+    assert stored.joules > 100 * stored.synops * 0.1e-12
 
 
 @pytest.mark.parametrize("engine", ["events", "dense"])
@@ -155,11 +155,13 @@ def test_the_bill_is_by_the_psi_of_the_recipe(tmp_path: Path, engine: str, comma
     for psi in ("exact", "uniform"):
         run = pj.fit(tiny.recipe("penalty.strength=0", f"energy.psi={psi}", "training.epochs=1"), tmp_path)
         status, out, _ = command("infer", run.path, "--trust", "--split", "test", "--engine", engine, "--json")
-        document, stored = json.loads(out), run.result["test"]
+        document, stored = json.loads(out), run.result.test
         assert (status, document["psi"]) == (0, psi)
         for key in ("synops", "joules"):
-            assert np.mean([image[key] for image in document["images"]]) == pytest.approx(stored[key], rel=1e-3)
-        bills[psi] = stored["synops"]
+            assert np.mean([image[key] for image in document["images"]]) == pytest.approx(
+                getattr(stored, key), rel=1e-3
+            )
+        bills[psi] = stored.synops
         _, out, _ = command("infer", run.path, "--trust", "--split", "test", "--limit", "1", "--engine", engine)
         assert f"synaptic operations (ψ {psi})" in out
     assert bills["uniform"] != pytest.approx(bills["exact"], rel=0.05)
@@ -170,20 +172,20 @@ def test_a_split_is_the_one_of_the_recipe(tmp_path: Path) -> None:
     run = pj.fit(tiny.recipe("model.name=tiny:pooled", "training.epochs=1", *limits), tmp_path)
     for split, images in (("test", 20), ("validation", 30)):
         answered = pj.infer(run, split=split)  # type: ignore[arg-type]
-        assert len(answered.answers) == run.result[split]["samples"] == images
-        assert answered.accuracy == pytest.approx(run.result[split]["accuracy"])
+        assert len(answered.answers) == run.result.on(split).samples == images
+        assert answered.accuracy == pytest.approx(run.result.on(split).accuracy)
         synops = np.mean([answer.synops for answer in answered.answers])
-        assert synops == pytest.approx(run.result[split]["synops"], rel=1e-3)
+        assert synops == pytest.approx(run.result.on(split).synops, rel=1e-3)
 
 
 def test_neurons_over_time_are_answered_densely(tmp_path: Path, command: Command) -> None:
     run = pj.fit(tiny.recipe("model.name=tiny:over_time", "neuron.kind=lif", "neuron.steps=3"), tmp_path)
     answered = pj.infer(run, split="test", engine="dense")
-    answers, stored = answered.answers, run.result["test"]
+    answers, stored = answered.answers, run.result.test
     rates = [image["layers"][0]["rate"] for image in answered.to_dict()["images"]]
-    assert np.mean(rates) == pytest.approx(stored["layers"][0]["rate"], rel=1e-3), "per neuron and step"
-    assert np.mean([answer.class_ == answer.label for answer in answers]) == pytest.approx(stored["accuracy"])
-    assert np.mean([answer.synops for answer in answers]) == pytest.approx(stored["synops"], rel=1e-3)
+    assert np.mean(rates) == pytest.approx(stored.layers[0].rate, rel=1e-3), "per neuron and step"
+    assert np.mean([answer.class_ == answer.label for answer in answers]) == pytest.approx(stored.accuracy)
+    assert np.mean([answer.synops for answer in answers]) == pytest.approx(stored.synops, rel=1e-3)
     status, out, err = command("infer", run.path, "--trust", "--split", "test")
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "'spike1' (LIF)" in err
@@ -224,7 +226,7 @@ def test_a_wrong_request(run: pj.Run, arguments: list[str], message: str, comman
 def test_a_folder_that_is_no_run(tmp_path: Path, command: Command) -> None:
     status, _, err = command("infer", tmp_path, "a.png")
     assert status == 2
-    assert "no run folder" in err
+    assert "not a run folder" in err
 
 
 def test_pictures_take_the_form_of_the_data_set(pictures: list[Path]) -> None:

@@ -87,7 +87,7 @@ def test_a_ramp_rises_from_batch_to_batch(tmp_path: Path) -> None:
     assert [recipe.penalty.rise_from for recipe in chain] == [None, 0, 2]
     pj.fit(chain[0], tmp_path)
     run = pj.fit(chain[1], tmp_path)
-    assert [entry["strength"] for entry in run.metrics] == pytest.approx([2 / 3, 4 / 3, 2])
+    assert [entry.strength for entry in run.metrics] == pytest.approx([2 / 3, 4 / 3, 2])
 
 
 def test_steps_lower_the_learning_rate() -> None:

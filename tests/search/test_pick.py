@@ -118,7 +118,7 @@ def test_what_cannot_be_compared(folder: Path, other: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("content", ["{}", "[]", '{"test": {"joules": 1}}', '{"test": {"joules": 1, "accuracy": 1}}'])
 def test_a_result_that_is_none(folder: Path, content: str) -> None:
     next(folder.glob("*/result.json")).write_text(content)
-    with pytest.raises(pj.PicojouleError, match=r"is no result of picojoule.*: remove it"):
+    with pytest.raises(pj.PicojouleError, match=r"is not a valid result.*: remove it"):
         pick(folder, Limits.read(1, None, None))
 
 
@@ -128,7 +128,7 @@ def test_a_figure_that_is_none(folder: Path, key: str, figure: object) -> None:
     path = next(folder.glob("*/result.json"))
     result = json.loads(path.read_text())
     path.write_text(json.dumps(result | {"validation": result["validation"] | {key: figure}}))
-    with pytest.raises(pj.PicojouleError, match=r"is no result of picojoule.*: remove it"):
+    with pytest.raises(pj.PicojouleError, match=r"is not a valid result.*: remove it"):
         pick(folder, Limits.read(1, None, None))
 
 

@@ -13,6 +13,7 @@ import picojoule as pj
 import tiny
 from picojoule.cli import main
 from picojoule.energy.units import format_joules
+from picojoule.runs.metrics import EpochMetrics
 from picojoule.training import fit
 from picojoule.training.display import Display, TensorBoard
 
@@ -28,14 +29,14 @@ def test_a_line_an_epoch_where_nobody_watches(tmp_path: Path, capsys: pytest.Cap
     assert captured.out == ""
     lines = captured.err.splitlines()
     assert len(lines) == 3
-    first = run.metrics[0]["joules"]
+    first = run.metrics[0].joules
     for line, entry in zip(lines, run.metrics, strict=True):
-        assert line.startswith(f"mine: epoch {entry['epoch'] + 1}: loss {entry['train_loss']:.3f}, ")
-        assert f"validation accuracy {entry['validation_accuracy']:.1%}" in line
-        assert f", {format_joules(entry['joules'])} an image" in line
+        assert line.startswith(f"mine: epoch {entry.epoch + 1}: loss {entry.train_loss:.3f}, ")
+        assert f"validation accuracy {entry.validation_accuracy:.1%}" in line
+        assert f", {format_joules(entry.joules)} an image" in line
     assert "epoch 1" not in lines[0].removeprefix("mine: epoch 1")
     for line, entry in zip(lines[1:], run.metrics[1:], strict=True):
-        assert f"({entry['joules'] / first:.0%} of the {format_joules(first)} after epoch 1)" in line
+        assert f"({entry.joules / first:.0%} of the {format_joules(first)} after epoch 1)" in line
 
 
 def test_a_budget_shows_what_it_wants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,7 +45,7 @@ def test_a_budget_shows_what_it_wants(tmp_path: Path, capsys: pytest.CaptureFixt
     first, *lines, verdict = capsys.readouterr().err.splitlines()
     assert "(" not in first
     for line, entry in zip(lines, run.metrics[1:], strict=True):
-        assert f"(the budget wants {format_joules(entry['target_joules'])} by now)" in line
+        assert f"(the budget wants {format_joules(entry.target_joules)} by now)" in line
     assert verdict.startswith("the budget of ")
 
 
@@ -57,15 +58,14 @@ def test_energy_is_relative_to_the_first_epoch_also_after_resuming(
     run = pj.fit(tiny.recipe(), tmp_path, reporters=[Display()])
     resuming, *lines = capsys.readouterr().err.splitlines()
     assert resuming.startswith(f"resuming {run.path.name} in epoch 2 after ")
-    first, last = run.metrics[0]["joules"], run.metrics[2]["joules"]
+    first, last = run.metrics[0].joules, run.metrics[2].joules
     assert f"({last / first:.0%} of the {format_joules(first)} after epoch 1)" in lines[-1]
 
 
 def test_nothing_is_relative_to_a_first_epoch_without_a_spike(capsys: pytest.CaptureFixture[str]) -> None:
     display = Display()
-    entry = {"train_loss": 1.0, "validation_accuracy": 0.5, "target_joules": None, "rate_mean": 0.1, "seconds": 1.0}
     for epoch, joules in enumerate((0.0, 1e-6, 2e-6)):
-        display.epoch(entry | {"epoch": epoch, "joules": joules})
+        display.epoch(EpochMetrics.parse(tiny.epoch(epoch) | {"joules": joules}))
     assert "after epoch 1" not in capsys.readouterr().err
 
 
@@ -112,10 +112,10 @@ def test_the_train_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
         assert stop.value.code == 0
         captured = capsys.readouterr()
         assert captured.out == f"{folder}\n"
-        test = pj.Run.at(folder).result["test"]
+        test = pj.Run.at(folder).result.test
         *lines, last = captured.err.splitlines()
         assert last == (
-            f"test: accuracy {test['accuracy']:.1%}, {format_joules(test['joules'])} an image; "
+            f"test: accuracy {test.accuracy:.1%}, {format_joules(test.joules)} per image; "
             f"layer by layer: picojoule evaluate {folder} --trust"
         )
         assert len([line for line in lines if line.startswith("epoch ")]) == epochs
@@ -152,7 +152,7 @@ def test_tensorboard(tmp_path: Path) -> None:
     events.Reload()
     for key in ("train_loss", "validation_accuracy", "joules", "lr"):
         assert [(e.step, e.value) for e in events.Scalars(key)] == [
-            (entry["epoch"], pytest.approx(entry[key])) for entry in run.metrics
+            (entry.epoch, pytest.approx(getattr(entry, key))) for entry in run.metrics
         ]
     assert {"rate/spike1", "joules/pool1"} <= set(events.Tags()["scalars"])
     assert "rate/pool1" not in events.Tags()["scalars"]

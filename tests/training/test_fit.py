@@ -49,8 +49,8 @@ def test_the_folder_of_a_finished_run(finished: tuple[pj.Run, tiny.Watcher]) -> 
 
 def test_a_line_of_metrics_an_epoch(finished: tuple[pj.Run, tiny.Watcher]) -> None:
     run, _ = finished
-    assert [entry["epoch"] for entry in run.metrics] == [0, 1, 2]
-    for entry in run.metrics:
+    assert [entry.epoch for entry in run.metrics] == [0, 1, 2]
+    for entry in [metrics.to_dict() for metrics in run.metrics]:
         assert (
             list(entry)
             == (
@@ -65,13 +65,13 @@ def test_a_line_of_metrics_an_epoch(finished: tuple[pj.Run, tiny.Watcher]) -> No
         assert entry["joules"] == pytest.approx(sum(layer["joules"] for layer in entry["layers"]))
         assert 0 < entry["train_penalty"] < 1
         assert entry["seconds"] > 0
-    last, stored = run.metrics[-1], run.result["validation"]
-    assert (last["validation_loss"], last["joules"]) == (stored["loss"], stored["joules"])
+    last, stored = run.metrics[-1], run.result.validation
+    assert (last.validation_loss, last.joules) == (stored.loss, stored.joules)
 
 
-def test_the_result_is_that_of_the_last_epoch_with_its_circumstances(finished: tuple[pj.Run, tiny.Watcher]) -> None:
+def test_the_result_is_that_of_the_last_epoch_with_its_metadata(finished: tuple[pj.Run, tiny.Watcher]) -> None:
     run, _ = finished
-    result = run.result
+    result = run.result.to_dict()
     assert (
         list(result) == ("test validation recipe digest commit versions device precision processes convention").split()
     )
@@ -160,23 +160,23 @@ def test_a_relu_network_has_the_same_fields_with_none_where_there_are_no_spikes(
     finished: tuple[pj.Run, tiny.Watcher], tmp_path: Path
 ) -> None:
     run = pj.fit(tiny.recipe("neuron.kind=relu", "penalty.strength=0"), tmp_path)
-    result = run.result["test"]
+    result = run.result.test.to_dict()
     assert list(result) == SAMPLE_FIELDS
     assert {key for key, value in result.items() if value is None} == (
         set("joules synops encoder_macs encoder_joules update_joules rate_mean rate_sum dead_rate psi".split())
     )
-    assert result["ann_joules"] == finished[0].result["test"]["ann_joules"] > 0
+    assert result["ann_joules"] == finished[0].result.test.ann_joules > 0
     assert (result["layers"], result["steps"], result["hardware"]) == ([], 1, "horowitz-45nm-fp32")
     assert result["accuracy"] > 0.3
-    assert run.metrics[-1]["train_penalty"] is None
+    assert run.metrics[-1].train_penalty is None
     assert pj.evaluate(run).to_dict() == result
 
 
 def test_bfloat16(tmp_path: Path) -> None:
     run = pj.fit(tiny.recipe("training.precision=bf16-mixed", "training.epochs=1"), tmp_path)
-    assert run.result["precision"] == "bf16-mixed"
+    assert run.result.precision == "bf16-mixed"
     assert all(tensor.dtype == torch.float32 for tensor in run.weights.values() if tensor.is_floating_point())
-    assert pj.evaluate(run).to_dict() == run.result["test"]
+    assert pj.evaluate(run).to_dict() == run.result.test.to_dict()
 
 
 def test_fabric_does_not_announce_what_it_does(tmp_path: Path) -> None:
@@ -204,9 +204,9 @@ def test_a_limit_is_what_is_trained_on(tmp_path: Path) -> None:
 
 def test_a_max_pool_is_billed_and_has_no_rate(tmp_path: Path) -> None:
     run = pj.fit(tiny.recipe("model.name=tiny:pooled"), tmp_path)
-    relay = run.result["test"]["layers"][1]
-    assert (relay["name"], relay["neurons"], relay["rate"], relay["dead_rate"]) == ("pool1", 0, None, None)
-    assert relay["joules"] > 0
+    relay = run.result.test.layers[1]
+    assert (relay.name, relay.neurons, relay.rate, relay.dead_rate) == ("pool1", 0, None, None)
+    assert relay.joules > 0
 
 
 def test_a_silent_layer_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -217,8 +217,8 @@ def test_a_silent_layer_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         "the layer spike1 has fallen silent",
         "the layer spike2 has fallen silent",
     ]
-    assert run.result["test"]["joules"] == 0
-    assert run.result["test"]["dead_rate"] == 1
+    assert run.result.test.joules == 0
+    assert run.result.test.dead_rate == 1
     with caplog.at_level(logging.WARNING, "picojoule"):
         pj.fit(recipe, tmp_path / "logged")
     assert [record.getMessage() for record in caplog.records] == watcher.said
@@ -232,6 +232,7 @@ def test_a_silent_layer_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         ({"accelerator": "cpu", "devices": -1}, "-1"),
         ({"accelerator": "cuda"}, "cuda"),
         ({"accelerator": "tpu"}, "tpu"),
+        ({"accelerator": "cpu", "devices": 99999}, "99999"),
     ],
     ids=str,
 )
@@ -254,14 +255,14 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     recipe = tiny.recipe("model.name=tiny:plain", "optimizer.name=sgd")
     one = pj.fit(recipe, tmp_path / "one", accelerator="cpu")
     two = pj.fit(recipe, tmp_path / "two", accelerator="cpu", devices=2)
-    assert two.result["processes"] == 2
+    assert two.result.processes == 2
     for mine, yours in zip(one.metrics, two.metrics, strict=True):
         for key in ("train_loss", "train_accuracy", "train_penalty", "validation_loss", "validation_accuracy", "lr"):
-            assert yours[key] == approximately(mine[key]), key
-        assert yours["joules"] == pytest.approx(mine["joules"], rel=1e-3)  # a potential may sit on the threshold
+            assert getattr(yours, key) == approximately(getattr(mine, key)), key
+        assert yours.joules == pytest.approx(mine.joules, rel=1e-3)  # a potential may sit on the threshold
     for split in ("test", "validation"):
-        assert two.result[split]["samples"] == one.result[split]["samples"]
-        assert two.result[split]["loss"] == approximately(one.result[split]["loss"])
+        assert two.result.on(split).samples == one.result.on(split).samples
+        assert two.result.on(split).loss == approximately(one.result.on(split).loss)
     for name, tensor in one.weights.items():
         torch.testing.assert_close(two.weights[name], tensor, rtol=1e-4, atol=1e-5)
 
@@ -271,7 +272,7 @@ def test_two_processes_with_batch_norm_are_stopped_and_go_on(tmp_path: Path, cap
     recipe = tiny.recipe("training.epochs=2")
     run = pj.fit(recipe, tmp_path / "whole", accelerator="cpu", devices=2)
     assert capfd.readouterr().err.count("batch-norm statistics are those of each process") == 1
-    fresh, stored = pj.evaluate(run).to_dict(), run.result["test"]
+    fresh, stored = pj.evaluate(run).to_dict(), run.result.test.to_dict()
     assert fresh["loss"] == approximately(stored.pop("loss"))  # summed in another order
     assert {key: fresh[key] for key in stored} == stored
 
@@ -285,8 +286,8 @@ def test_two_processes_with_batch_norm_are_stopped_and_go_on(tmp_path: Path, cap
     watcher = tiny.Watcher()
     alone = pj.fit(recipe, tmp_path / "alone", accelerator="cpu", reporters=[watcher])
     assert watcher.said[0].startswith("the run was begun with 2 and goes on with 1 processes")
-    assert alone.metrics[0]["train_loss"] == run.metrics[0]["train_loss"]
-    assert alone.metrics[1]["train_loss"] == pytest.approx(resumed.metrics[1]["train_loss"], rel=0.3)
+    assert alone.metrics[0].train_loss == run.metrics[0].train_loss
+    assert alone.metrics[1].train_loss == pytest.approx(resumed.metrics[1].train_loss, rel=0.3)
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def test_training_is_the_plain_loop(tmp_path: Path, overrides: tuple[str, ...]) 
     recipe = tiny.recipe(*overrides)
     run = pj.fit(recipe, tmp_path)
     model, losses = train_by_hand(recipe)
-    assert [entry["train_loss"] for entry in run.metrics] == pytest.approx(losses, abs=1e-5)
+    assert [entry.train_loss for entry in run.metrics] == pytest.approx(losses, abs=1e-5)
     for name, expected in model.state_dict().items():
         torch.testing.assert_close(run.weights[name], expected, rtol=1e-5, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
     torch.manual_seed(recipe.seed)
@@ -94,4 +94,4 @@ def test_training_is_the_plain_loop(tmp_path: Path, overrides: tuple[str, ...]) 
 def test_the_learning_rate_is_a_cosine_of_the_epoch(tmp_path: Path) -> None:
     run = pj.fit(tiny.recipe("training.epochs=4", "optimizer.lr=0.02"), tmp_path)
     half = 0.02 * math.sqrt(0.5) / 2
-    assert [entry["lr"] for entry in run.metrics] == pytest.approx([0.02, 0.01 + half, 0.01, 0.01 - half])
+    assert [entry.lr for entry in run.metrics] == pytest.approx([0.02, 0.01 + half, 0.01, 0.01 - half])

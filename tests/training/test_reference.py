@@ -77,7 +77,7 @@ def test_a_damaged_result_is_no_reference(tmp_path: Path, validation: dict[str, 
     baseline.write_text("recipe.toml", tiny.recipe(*SHORT).to_toml())
     baseline.write_text("result.json", json.dumps({"test": tiny.figures()} | validation))
     recipe = tiny.recipe(*SHORT, "penalty.budget=50%", f"penalty.reference={baseline.path.name}")
-    with pytest.raises(pj.PicojouleError, match=r"result\.json is no result of picojoule \(validation.*: remove"):
+    with pytest.raises(pj.PicojouleError, match=r"result\.json is not a valid result \(validation.*: remove"):
         pj.fit(recipe, tmp_path)
 
 
@@ -88,6 +88,6 @@ def test_a_damaged_baseline_beside_a_budget_run_is_named_and_left_out(tmp_path: 
     baseline.write_text("result.json", content)
     watcher = Watcher()
     run = pj.fit(tiny.recipe(*SHORT, "penalty.budget=90%"), tmp_path, reporters=[watcher])
-    assert run.result["budget"]["baseline_joules"] is None
+    assert run.result.budget.baseline_joules is None
     (said,) = (text for text in watcher.said if "left out of the result" in text)
     assert str(baseline.path / "result.json") in said

@@ -23,15 +23,15 @@ def leaky(tmp_path_factory: pytest.TempPathFactory) -> pj.Run:
 
 
 def test_a_leaky_network_learns_over_four_steps(leaky: pj.Run) -> None:
-    result = leaky.result["test"]
-    assert result["accuracy"] > 0.8
-    assert result["steps"] == 4
-    assert pj.evaluate(leaky).to_dict() == result
+    result = leaky.result.test
+    assert result.accuracy > 0.8
+    assert result.steps == 4
+    assert pj.evaluate(leaky).to_dict() == result.to_dict()
 
 
 def test_its_energy_is_the_sum_over_the_steps(leaky: pj.Run) -> None:
     """Layer by layer and step by step, with the neuron's equation written out."""
-    result, model = leaky.result["test"], pj.load_model(leaky)
+    result, model = leaky.result.test, pj.load_model(leaky)
     data = pj.data.load("digits", limit=1000)
     images = torch.cat([batch for batch, _ in pj.data.Batches(data.test, 64, data.normalization)])
     layers = dict(model.named_children())
@@ -44,25 +44,23 @@ def test_its_energy_is_the_sum_over_the_steps(leaky: pj.Run) -> None:
             s2 = (u2 >= 1).float()
             v1, v2 = u1 - s1, u2 - s2
             operations += torch.stack([(s1 * psi).sum(), s2.sum() * 10])
-    assert [layer["synops"] for layer in result["layers"]] == pytest.approx(
-        (operations / len(images)).tolist(), rel=1e-3
-    )
-    assert result["joules"] == pytest.approx(result["synops"] * 0.9e-12)
-    assert result["encoder_macs"] == 4 * 7 * 7 * 25 * 4
+    assert [layer.synops for layer in result.layers] == pytest.approx((operations / len(images)).tolist(), rel=1e-3)
+    assert result.joules == pytest.approx(result.synops * 0.9e-12)
+    assert result.encoder_macs == 4 * 7 * 7 * 25 * 4
 
 
 def test_the_penalty_saves_energy_over_time(leaky: pj.Run) -> None:
     saving = pj.fit(over_time("neuron.kind=lif", "neuron.steps=4", "penalty.strength=8"), leaky.path.parent)
-    assert saving.result["test"]["synops"] < 0.5 * leaky.result["test"]["synops"]
-    assert saving.result["test"]["accuracy"] > 0.6
+    assert saving.result.test.synops < 0.5 * leaky.result.test.synops
+    assert saving.result.test.accuracy > 0.6
 
 
 @pytest.mark.parametrize("kind", ["qrelu", "if", "lif"])
 def test_every_kind_of_neuron_trains_in_one_step_in_any_model(kind: str, tmp_path: Path) -> None:
     run = pj.fit(tiny.recipe(f"neuron.kind={kind}"), tmp_path)
-    assert run.result["test"]["steps"] == 1
-    assert run.metrics[-1]["train_loss"] < run.metrics[0]["train_loss"]
-    assert pj.evaluate(run).to_dict() == run.result["test"]
+    assert run.result.test.steps == 1
+    assert run.metrics[-1].train_loss < run.metrics[0].train_loss
+    assert pj.evaluate(run).to_dict() == run.result.test.to_dict()
 
 
 def test_a_model_that_does_not_take_steps_is_refused_over_time(tmp_path: Path) -> None:

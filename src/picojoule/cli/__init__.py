@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import picojoule
-from picojoule.cli import data, networks, pages, runs, streams
+from picojoule.cli import data, networks, pages, runs, schemas, streams
 from picojoule.errors import PicojouleError, memory_ran_out
 from picojoule.io.extras import explained
 from picojoule.io.signals import CTRL_C, Interrupted, started
@@ -48,12 +48,13 @@ app.command("report")(pages.write_report)
 app.command("export")(networks.export_run)
 app.command("frontier")(runs.walk_frontier)
 app.command("pick")(networks.pick_network)
+app.command("schema")(schemas.print_schema)
 app.add_typer(data.data_app, name="data", rich_help_panel="Commands")
 app.add_typer(pages.paper_app, name="paper", rich_help_panel="Commands")
 
 
 def main() -> NoReturn:
-    """Run a command: 0, or 2 for a user's mistake (one sentence on standard error), or 1 for a failure."""
+    """Run a command and end the process: status 0, 2 for a user's mistake (one sentence), or 1 for a failure."""
     streams.prepare()
     try:
         status = _status()
@@ -79,7 +80,7 @@ def _status() -> int:
         return status or 0
     except typer.TyperException as mistake:  # an unknown option, a missing argument
         if mistake.format_message():  # a group without a command has shown its help
-            streams.note(f"picojoule: {_sentence(mistake)}")
+            streams.note(f"picojoule: {_usage_mistake(mistake)}")
         return mistake.exit_code
     except PicojouleError as error:
         streams.note(f"picojoule: {error}")
@@ -99,7 +100,7 @@ def _status() -> int:
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # what Typer and Rich make of it
             raise end.__context__ from None
-        streams.note(f"picojoule: {_last_words(end)}")
+        streams.note(f"picojoule: {_exit_reason(end)}")
         return 1
     except (MemoryError, RuntimeError, OSError) as fault:
         sentence = memory_ran_out(fault)
@@ -109,13 +110,13 @@ def _status() -> int:
         return 1
 
 
-def _last_words(end: SystemExit) -> str:
-    """Why a model of the user's own ended the process, in whatever it did; as a sentence, if its builder made one."""
+def _exit_reason(end: SystemExit) -> str:
+    """Say why a model of the user's own ended the process; as a sentence, if its builder made one."""
     return end.code if isinstance(end.code, str) else f"the model ended the process (SystemExit: {end.code})"
 
 
-def _sentence(mistake: typer.TyperException) -> str:
-    """What Typer has to say of a mistake on the command line, on one line, and where to read on."""
+def _usage_mistake(mistake: typer.TyperException) -> str:
+    """Say a mistake on the command line as Typer does, but on one line, and where to read on."""
     text = " ".join(mistake.format_message().split()).removesuffix(".")
     context = getattr(mistake, "ctx", None)
     hint = f" (`{context.command_path} --help` says what it takes)" if context is not None else ""

@@ -1,4 +1,4 @@
-"""The main job in minutes: the same network trained without and with the penalty, and their two bills."""
+"""The demonstration: the same network trained without and with the penalty in minutes, and their two bills."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ def demo(folder: Path, progress: Progress, say: Callable[[str], None]) -> Compar
     """Train CNN7 twice on a subset of Fashion-MNIST (digits where it cannot be had) and write the report.
 
     The same call again resumes, like any run.
+
+    Args:
+        folder: Where the runs and the report go.
+        progress: Told how a download goes.
+        say: Told what is being done.
+
+    Returns:
+        The two networks side by side.
     """
     name = _data_set(progress, say)
     settings = _SETTINGS[name]
@@ -36,7 +44,7 @@ def demo(folder: Path, progress: Progress, say: Callable[[str], None]) -> Compar
             penalty={"strength": strength},
             training={"epochs": settings["epochs"], "batch_size": 50},
         )
-        results.append(fit(recipe, folder / "runs", reporters=[Display(title)]).result["test"])
+        results.append(fit(recipe, folder / "runs", reporters=[Display(title)]).result.test)
     title = f"CNN7 on {name}, {settings['limit']:,} images, {settings['epochs']} epochs, λ' = {settings['strength']}"
     comparison = Comparison(title, ("no penalty", "Ω_syn"), (results[0], results[1]))
     comparison.write(folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import torch
 import typer
@@ -18,13 +18,14 @@ from picojoule.errors import PicojouleError
 from picojoule.runs import evaluate as evaluation
 from picojoule.runs.folder import Run
 from picojoule.runs.model import load_model
+from picojoule.runs.result import Split
 from picojoule.runs.verdict import missed
 from picojoule.search.limits import Limits
 from picojoule.search.pick import pick
 from picojoule.synapses.trace import trace
 
 _PSI: tuple[Literal["exact", "uniform", "paper"], ...] = ("exact", "uniform", "paper")
-_SPLITS: tuple[evaluation.Split, ...] = ("test", "validation")
+_SPLITS: tuple[Split, ...] = get_args(Split)
 _ENGINES: tuple[Literal["events", "dense"], ...] = ("events", "dense")
 
 
@@ -216,7 +217,7 @@ def _shape(text: str) -> tuple[int, ...]:
         shape = ()
     if not shape or min(shape) < 1:
         raise PicojouleError(
-            f"--input {text!r} is no shape: give whole numbers above 0 with commas, for example --input 3,32,32"
+            f"--input {text!r} is not a valid shape: give whole numbers above 0 with commas, as in --input 3,32,32"
         )
     if math.prod(shape) > _LARGEST_INPUT:
         raise PicojouleError(f"--input {text} has more than {_LARGEST_INPUT:,} values: give the shape of one input")

@@ -29,12 +29,32 @@ Name = TypeVar("Name", bound=str)
 
 
 def consent(trusted: bool, model: str | None) -> Trust:
-    """What a user says of code that a run folder names: a model that is named again has to be that one."""
+    """Combine the two options by which a user trusts code that a run folder names.
+
+    Args:
+        trusted: Whether `--trust` was given.
+        model: The model that was named with `--model`; the recipe has to name that one.
+
+    Returns:
+        What `load_model` takes.
+    """
     return trusted if model is None else model
 
 
 def one_of(option: str, given: str, valid: Sequence[Name]) -> Name:
-    """The valid value that was given for an option, or the error that lists them all."""
+    """Check the value of an option.
+
+    Args:
+        option: The option, for the error.
+        given: What the user gave.
+        valid: All valid values.
+
+    Returns:
+        The value.
+
+    Raises:
+        PicojouleError: If it is not valid; lists those that are.
+    """
     for name in valid:
         if name == given:
             return name

@@ -44,10 +44,10 @@ def train(
             raise PicojouleError("--budget and penalty.budget=… say the same: give one of the two")
         changes = ["penalty.strength=0", *changes, f"penalty.budget={budget}"]
     run = fit.fit(Recipe.load(recipe, *changes), into, reporters=reporters, accelerator=accelerator, devices=devices)
-    test = run.result["test"]
-    energy = "" if test["joules"] is None else f", {format_joules(test['joules'])} an image"
+    test = run.result.test
+    energy = "" if test.joules is None else f", {format_joules(test.joules)} per image"
     consent = " --trust" if ":" in run.recipe.model.name else ""
-    note(f"test: accuracy {test['accuracy']:.1%}{energy}; layer by layer: picojoule evaluate {run.path}{consent}")
+    note(f"test: accuracy {test.accuracy:.1%}{energy}; layer by layer: picojoule evaluate {run.path}{consent}")
     show_path(run.path)
 
 
@@ -130,7 +130,7 @@ def run_demo(
         comparison = demo(folder, progress, note)
     if as_json:
         before, after = comparison.results
-        show_json({"baseline": before, "penalised": after, "energy_ratio": comparison.energy_ratio})
+        show_json({"baseline": before.to_dict(), "penalised": after.to_dict(), "energy_ratio": comparison.energy_ratio})
     else:
         show(comparison.table())
         show_path(folder / "report.html")

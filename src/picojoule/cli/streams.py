@@ -1,4 +1,4 @@
-"""Standard output and error, whatever they are: terminals without Greek, pipes that nobody reads, or nothing."""
+"""Standard output and standard error, whatever they are: terminals without Greek, pipes that nobody reads, closed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from picojoule.data import Progress as Transfer
 from picojoule.io.tables import Shown, visible
 from picojoule.training.display import Throttle
 
-_SPELT = {
+_SPELLINGS = {
     "ψ": "psi",
     "Ω": "Omega",
     "λ": "lambda",
@@ -38,12 +38,16 @@ _SPELT = {
     "≤": "<=",
     "•": "*",
 }
-_SANE = range(20, 1001)
+_PLAUSIBLE_WIDTHS = range(20, 1001)
 _AS_WIDE_AS_IT_LIKES = 10_000
 
 
 def show(table: Table) -> None:
-    """A table as wide as the terminal allows; in a pipe or a file, as wide as it likes."""
+    """Print a table, as wide as the terminal allows; in a pipe or a file, as wide as it likes.
+
+    Args:
+        table: The table.
+    """
     console = Console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(width=_AS_WIDE_AS_IT_LIKES)
@@ -51,32 +55,57 @@ def show(table: Table) -> None:
 
 
 def show_json(content: Any) -> None:
+    """Print one JSON document on standard output.
+
+    Args:
+        content: Plain values.
+    """
     print(json.dumps(content, indent=2))
 
 
 def note(text: str) -> None:
-    """A line on standard error; names in it may be anybody's, so no control character of theirs is sent."""
+    """Print a line on standard error; names in it may be anybody's, so no control character of theirs is sent.
+
+    Args:
+        text: The line.
+    """
     print(visible(text), file=sys.stderr)
 
 
 def tell(text: str) -> None:
-    """A line for people on standard output."""
+    """Print a line for people on standard output, without control characters.
+
+    Args:
+        text: The line.
+    """
     print(visible(text))
 
 
 def show_path(path: Path) -> None:
-    """A path on standard output: as it is for a program that reads it, and so that it can do no harm on a terminal."""
+    """Print a path on standard output: as it is for a program that reads it, without control characters on a terminal.
+
+    Args:
+        path: The path.
+    """
     print(visible(str(path)) if sys.stdout.isatty() else path)
 
 
 def standard_output_kept() -> contextlib.AbstractContextManager[object]:
-    """For a block in which a user's model, or Ray, may print: standard output is the command's."""
+    """Keep standard output to the command while a user's model, or Ray, may print.
+
+    Returns:
+        A context in which what is printed goes to standard error.
+    """
     return contextlib.redirect_stdout(sys.stderr)
 
 
 @contextlib.contextmanager
 def transfer_bar() -> Iterator[Transfer]:
-    """A bar for downloads on standard error, where somebody watches it."""
+    """Show a bar for downloads on standard error, where that is a terminal.
+
+    Yields:
+        What is to be told of the progress.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     console, unseen = Console(stderr=True), not sys.stderr.isatty()
     with Progress(*columns, console=console, transient=True, disable=unseen, auto_refresh=False) as bar:
@@ -92,7 +121,7 @@ def transfer_bar() -> Iterator[Transfer]:
 
 
 def prepare() -> None:
-    """Before anything is printed: what a stream cannot encode is spelt out, and one that is closed swallows all."""
+    """Prepare the streams before anything is printed: what one cannot encode is spelt out, a closed one takes all."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by whoever started us; a file opened later must not come to stand in its place
@@ -101,18 +130,19 @@ def prepare() -> None:
             stream.reconfigure(errors=_SPELLING)
     for name in ("COLUMNS", "LINES"):
         given = os.environ.get(name, "")
-        if not (given.isdecimal() and int(given) in _SANE):
+        if not (given.isdecimal() and int(given) in _PLAUSIBLE_WIDTHS):
             os.environ.pop(name, None)  # Rich would believe it
 
 
 def flush() -> None:
+    """Write out what the streams still hold."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and not stream.closed:
             stream.flush()
 
 
 def give_up() -> None:
-    """Nobody reads any more: what is still to be written goes nowhere, without a word."""
+    """Let what is still to be written go nowhere, because nobody reads it any more."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -125,7 +155,7 @@ def give_up() -> None:
 def _spell(fault: UnicodeError) -> tuple[str, int]:
     if not isinstance(fault, UnicodeEncodeError):
         raise fault
-    return "".join(_SPELT.get(letter, "?") for letter in fault.object[fault.start : fault.end]), fault.end
+    return "".join(_SPELLINGS.get(letter, "?") for letter in fault.object[fault.start : fault.end]), fault.end
 
 
 _SPELLING = "picojoule.spelling"

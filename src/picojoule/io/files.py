@@ -209,9 +209,7 @@ def destination(path: str | os.PathLike[str]) -> Path:
     try:
         check_regular(path)
     except NotAFile as fault:
-        raise PicojouleError(
-            f"{os.fspath(path)} is {fault.kind}, not a file: choose another place, or move it away"
-        ) from None
+        raise PicojouleError(f"{os.fspath(path)} is {fault.kind}, not a file: choose another place") from None
     except IsADirectoryError:
         raise PicojouleError(f"{os.fspath(path)} is a folder: name a file in it, or move it away") from None
     except FileNotFoundError:
@@ -226,10 +224,12 @@ def check_destination(path: str | os.PathLike[str]) -> None:
         path: What the user named.
 
     Raises:
-        PicojouleError: If there is something else than a regular file.
+        PicojouleError: If there is something else than a regular file, or nothing can be written there.
     """
-    with contextlib.suppress(OSError):  # writing will say these
+    try:
         destination(path)
+    except OSError as fault:
+        raise PicojouleError(f"cannot write {os.fspath(path)} ({reason(fault)}): choose another place") from None
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from picojoule.io.tables import Cell, Column, Estimate, Sheet
 from picojoule.paper import comparison, published
@@ -14,6 +13,7 @@ from picojoule.paper.published import Ablated
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
 from picojoule.recipe import Recipe
+from picojoule.runs.result import SplitResult
 
 _PERCENT = 100
 _SMALL_BLOCKS = (1, 2)
@@ -65,7 +65,8 @@ class Ablation(Experiment):
         """Make the tables of accuracy and energy and of activity (see `Experiment`)."""
         rows = self.rows(context.scale)
         printed = {row.setting: row for row in published.ablation(self.label)}
-        baseline = [test["joules"] for test in context.tests(self._seeds(rows[0], context.scale))]
+        tests = context.tests(self._seeds(rows[0], context.scale))
+        baseline = [test.joules for test in tests if test.joules is not None]
         joules = statistics.fmean(baseline) if baseline else 0.0
         made = [
             (row, _measured(context.tests(self._seeds(row, context.scale)), joules), printed.get(row.setting))
@@ -95,15 +96,16 @@ class Ablation(Experiment):
         return Sheet((*first, *(column for triple in triples.values() for column in triple)), tuple(lines))
 
 
-def _measured(tests: list[dict[str, Any]], baseline: float) -> dict[str, Estimate | None]:
+def _measured(tests: list[SplitResult], baseline: float) -> dict[str, Estimate | None]:
     """Return the figures of one row over its seeds; None where no run is finished."""
 
-    def over_seeds(values: list[float]) -> Estimate | None:
-        return Estimate.of(values) if values else None
+    def over_seeds(values: Iterable[float | None]) -> Estimate | None:
+        known = [value for value in values if value is not None]
+        return Estimate.of(known) if known else None
 
     return {
-        "accuracy": over_seeds([test["accuracy"] for test in tests]),
-        "energy": over_seeds([test["joules"] / baseline for test in tests] if baseline else []),
-        "dead_rate": over_seeds([test["dead_rate"] for test in tests]),
-        "rate": over_seeds([test["rate_mean"] for test in tests]),
+        "accuracy": over_seeds(test.accuracy for test in tests),
+        "energy": over_seeds([test.joules / baseline for test in tests if test.joules is not None] if baseline else []),
+        "dead_rate": over_seeds(test.dead_rate for test in tests),
+        "rate": over_seeds(test.rate_mean for test in tests),
     }

@@ -17,6 +17,7 @@ from picojoule.paper.scales import Scale
 from picojoule.paper.step_time import StepTimes
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
+from picojoule.runs.result import SplitResult
 
 if TYPE_CHECKING:
     import altair as alt
@@ -60,13 +61,13 @@ class Context:
         runs = [Run.of(recipe, self.folder) for recipe in recipes]
         return [run for run in runs if run.finished]
 
-    def tests(self, recipes: Iterable[Recipe]) -> list[dict[str, Any]]:
+    def tests(self, recipes: Iterable[Recipe]) -> list[SplitResult]:
         """Return the figures on the test split of each run that is finished.
 
         Args:
             recipes: What was to be trained.
         """
-        return [run.result["test"] for run in self.finished(recipes)]
+        return [run.result.test for run in self.finished(recipes)]
 
     def measured(self, name: str, measure: Callable[[], Any]) -> Any:
         """Measure something once: what is stored under this name is read, else it is measured and stored.

@@ -18,6 +18,7 @@ from picojoule.recipe import Recipe
 from picojoule.report import Curve, Point
 from picojoule.runs import evaluate
 from picojoule.runs.folder import Run
+from picojoule.runs.result import SplitResult
 
 STEPS = (1, 5, 10)
 _COEFFICIENT = 10
@@ -80,7 +81,7 @@ class Conversion(Experiment):
         """Make the scores and the figure of the curves (see `Experiment`)."""
         printed = published.scores(self.label)
         baseline = statistics.fmean(
-            [test["joules"] for test in context.tests(self.tradeoff.baseline(context.scale))] or [0.0]
+            [t.joules for t in context.tests(self.tradeoff.baseline(context.scale)) if t.joules is not None] or [0.0]
         )
         curves = list(finished_curves(context, self._spiking(context.scale)))
         if baseline:
@@ -99,17 +100,18 @@ class Conversion(Experiment):
         for stages in self.chains(context.scale):
             for run in context.finished(stages):
                 recipe = run.recipe
-                test = context.measured(f"{recipe.name}-T{steps}", partial(_measured, run, steps))
+                test = SplitResult.parse(context.measured(f"{recipe.name}-T{steps}", partial(_measured, run, steps)))
+                assert test.joules is not None  # a converted network spikes
                 points.append(
                     Point(
-                        energy=test["joules"] / baseline,
-                        accuracy=test["accuracy"],
+                        energy=test.joules / baseline,
+                        accuracy=test.accuracy,
                         strength=1 / (recipe.penalty.target or 1.0),  # how far the budget was lowered
                         seed=recipe.seed,
                         run=recipe.name,
-                        joules=test["joules"],
-                        dead_rate=test["dead_rate"],
-                        rate_mean=test["rate_mean"],
+                        joules=test.joules,
+                        dead_rate=test.dead_rate,
+                        rate_mean=test.rate_mean,
                     )
                 )
         return Curve("conversion", f"T = {steps}", tuple(points))

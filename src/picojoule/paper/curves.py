@@ -14,8 +14,8 @@ from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
 from picojoule.penalty import PenaltyKind
 from picojoule.recipe import Recipe
-from picojoule.report import Collection, Curve, Setting
-from picojoule.report.curve import flattened
+from picojoule.report import Collection, Curve, RunGroup
+from picojoule.report.group import flattened
 
 if TYPE_CHECKING:
     import altair as alt
@@ -77,11 +77,11 @@ class Tradeoff(Experiment):
         """
         return {"full": _FULL, "small": self.small, "smoke": _SMOKE}[scale.name]
 
-    def has_setting(self, found: Setting) -> bool:
+    def has_setting(self, found: RunGroup) -> bool:
         """Return whether runs are of the same network, data set, optimizer and neurons, at whatever scale.
 
         Args:
-            found: The common setting of the runs.
+            found: The runs, which share a setting.
         """
         own = flattened(self.setting())
         return all(found.recipe.get(key) == own[key] for key in _SAME)
@@ -139,7 +139,7 @@ def finished_curves(context: Context, recipes: Sequence[Recipe]) -> tuple[Curve,
         The curves.
     """
     entries = tuple(entry for run in context.finished(recipes) for entry in report.gather(run.path))
-    found = report.settings(Collection(context.folder, entries))
+    found = report.run_groups(Collection(context.folder, entries))
     return found[0].curves if found else ()
 
 

@@ -15,7 +15,7 @@ from picojoule.paper.curves import FIRST_POWER, ONLY_SYN, SIX, Grid, Tradeoff
 from picojoule.paper.settings import MODELS, setting, setting_title
 from picojoule.paper.structure import Architectures, Hyperparameters, LayerShares, Totals
 from picojoule.paper.training_time import TrainingTime
-from picojoule.report import Setting
+from picojoule.report import RunGroup
 
 
 @dataclass(frozen=True)
@@ -132,11 +132,11 @@ _ALL = (
 EXPERIMENTS = MappingProxyType({experiment.name: experiment for experiment in _ALL})
 
 
-def printed_scores(found: Setting) -> dict[str, dict[str, float]]:
+def printed_scores(found: RunGroup) -> dict[str, dict[str, float]]:
     """Return the scores that the paper prints for a setting.
 
     Args:
-        found: The network, data set, optimizer and surrogate of some runs.
+        found: Runs of one network, data set, optimizer and surrogate.
 
     Returns:
         Scores by the label of the curve; nothing where the paper has no such setting.

@@ -28,7 +28,9 @@ MOST_STEPS = 10_000
 class Section(BaseModel):
     """A section of a recipe: frozen, with strict types, finite numbers and no unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class ModelSection(Section):

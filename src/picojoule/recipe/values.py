@@ -6,7 +6,8 @@ import dataclasses
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, GetCoreSchemaHandler, StringConstraints
+from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, StringConstraints
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from picojoule import zoo
@@ -16,6 +17,9 @@ from picojoule.energy.units import parse_joules, tidy_joules
 from picojoule.errors import PicojouleError
 from picojoule.neurons.surrogate import SURROGATES
 from picojoule.recipe.phrases import choices
+
+_FACTORY = "^[^:]+:[^:]+$"
+"""Roughly what `package.module:factory` looks like, for the JSON schema."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +36,10 @@ class OneOf:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        own = [{"type": "string", "pattern": _FACTORY}] if self.or_factory else []
+        return {"anyOf": [{"enum": list(self.names)}, *own]} if own else {"enum": list(self.names)}
 
     def _checked(self, name: str) -> str:
         if name in self.names or (self.or_factory and _is_factory(name)):

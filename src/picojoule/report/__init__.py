@@ -1,13 +1,14 @@
-"""What runs say to people: tables, figures and pages made from their results.
+"""Reports on runs: tables, figures and pages made from their results.
 
-`gather` reads a folder of runs, `settings` and `curves` make trade-off curves of them, `score_table` compares the
-curves, `figures` draws, and `write` puts everything into one page with its figures and tables beside it.
+`gather` reads a folder of runs, `run_groups` and `curves` make trade-off curves of them, `score_table` compares the
+curves, `figures` draws them, and `write` puts everything into one page with its figures and tables beside it.
 """
 
 from picojoule.report import figures, rows, shares
 from picojoule.report.collection import Collection, Entry, gather
 from picojoule.report.comparison import Comparison
-from picojoule.report.curve import Curve, Point, Setting, curves, mean_table, settings
+from picojoule.report.curve import Curve, Point, mean_table
+from picojoule.report.group import RunGroup, curves, run_groups
 from picojoule.report.pictures import save
 from picojoule.report.scores import score, score_table, seed_table
 from picojoule.report.write import Report, write
@@ -19,17 +20,17 @@ __all__ = [
     "Entry",
     "Point",
     "Report",
-    "Setting",
+    "RunGroup",
     "curves",
     "figures",
     "gather",
     "mean_table",
     "rows",
+    "run_groups",
     "save",
     "score",
     "score_table",
     "seed_table",
-    "settings",
     "shares",
     "write",
 ]

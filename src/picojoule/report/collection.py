@@ -1,4 +1,4 @@
-"""The runs in a folder, whatever state they are in."""
+"""The collection of all runs below a folder, whatever state they are in."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import ValidationError
-
 from picojoule.errors import PicojouleError
-from picojoule.io import files
 from picojoule.recipe import Recipe
-from picojoule.runs.folder import Run
-from picojoule.runs.result import Epoch, Measured, first_fault, printable
+from picojoule.runs.folder import Run, find_runs
+from picojoule.runs.metrics import EpochMetrics
+from picojoule.runs.result import SplitResult
+from picojoule.runs.stored import printable
 
-State = Literal["finished", "unfinished", "failed", "damaged"]
-STATES: tuple[State, ...] = get_args(State)
+RunState = Literal["finished", "unfinished", "failed", "damaged"]
+STATES: tuple[RunState, ...] = get_args(RunState)
 SHOWN_EPOCHS = 60
-"""A training curve of more epochs is thinned out to so many."""
-
-_HOMES = ("recipe.toml", "result.json")
+"""A training curve of more epochs is thinned out to so many points."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +30,18 @@ class Entry:
     name: str
     """Its path below the folder that was gathered, as it can be printed."""
     path: Path
-    state: State
+    """The run's folder."""
+    state: RunState
     reason: str = ""
     """Why it is not finished, or what of it cannot be read."""
     recipe: Recipe | None = None
-    test: Measured | None = None
+    """None where it cannot be read."""
+    test: SplitResult | None = None
+    """On the test images; None unless the run is finished."""
     epochs: int = 0
     """Epochs that are done."""
-    training: tuple[Epoch, ...] = ()
-    """The lines of `metrics.jsonl`, thinned out."""
+    training: tuple[EpochMetrics, ...] = ()
+    """The metrics of at most SHOWN_EPOCHS epochs."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,18 @@ class Collection:
     """All runs below a folder, in the order of their names."""
 
     folder: Path
+    """Where they were looked for."""
     entries: tuple[Entry, ...]
+    """One for each run folder."""
 
     @property
     def name(self) -> str:
-        """The folder's own, as it can be printed; of a folder "runs", which says little, with the one above."""
+        """The folder's name, as it can be printed; that of a folder "runs", which says little, with the one above."""
         place = self.folder.resolve()
         return printable(f"{place.parent.name}/{place.name}" if place.name == "runs" else place.name)
 
     @cached_property
-    def counts(self) -> dict[State, int]:
+    def counts(self) -> dict[RunState, int]:
         """How many runs are in each state."""
         counted = Counter(entry.state for entry in self.entries)
         return {state: counted[state] for state in STATES}
@@ -71,59 +73,51 @@ class Collection:
 
 
 def gather(folder: str | os.PathLike[str]) -> Collection:
-    """Every run folder in or below `folder`: finished, unfinished, failed, or damaged, which is never an error here."""
+    """Collect every run folder in or below a folder.
+
+    Args:
+        folder: Where to look, at any depth.
+
+    Returns:
+        The runs, finished, unfinished, failed or damaged, which is never an error here.
+
+    Raises:
+        PicojouleError: If there is no such folder, or no run in it.
+    """
     folder = Path(folder)
     if not os.path.isdir(folder):  # pathlib's own raises where a name is too long
         raise PicojouleError(
             f"there is no folder {folder}: name one that `picojoule train` or `picojoule sweep` filled"
         )
-    paths = sorted(Path(root) for root, _, names in os.walk(folder) if any(home in names for home in _HOMES))
-    if not paths:
+    runs = find_runs(folder)
+    if not runs:
         raise PicojouleError(
             f"{folder} holds no run folders: name one that `picojoule train` or `picojoule sweep` filled"
         )
-    entries = (_entry(folder, path) for path in paths)
+    entries = (_entry(folder, run) for run in runs)
     return Collection(folder, tuple(replace(e, name=printable(e.name), reason=printable(e.reason)) for e in entries))
 
 
-def _entry(folder: Path, path: Path) -> Entry:
+def _entry(folder: Path, run: Run) -> Entry:
+    path = run.path
     name = path.name if path == folder else path.relative_to(folder).as_posix()
-    run = Run(path)
     try:
         recipe = Run.at(path).recipe
     except PicojouleError as fault:
         return Entry(name, path, "damaged", str(fault))
     metrics_fault = ""
+    epochs, training = 0, list[EpochMetrics]()
     try:
-        epochs, training = _training(run)
-    except (OSError, UnicodeDecodeError) as fault:
-        epochs, training, metrics_fault = 0, (), f"metrics.jsonl cannot be read ({files.reason(fault)})"
-    except ValidationError as fault:
-        epochs, training, metrics_fault = 0, (), f"metrics.jsonl is damaged ({first_fault(fault)})"
-    known: dict[str, Any] = {"recipe": recipe, "epochs": epochs, "training": training}
+        epochs, training = run.thinned_metrics(SHOWN_EPOCHS)
+    except PicojouleError as fault:
+        metrics_fault = str(fault)
+    known: dict[str, Any] = {"recipe": recipe, "epochs": epochs, "training": tuple(training)}
     if not run.finished:
         done = metrics_fault or f"{epochs} of {recipe.training.epochs} epochs are done"
         if run.failure is not None:
             return Entry(name, path, "failed", f"{run.failure} ({done})", **known)
         return Entry(name, path, "unfinished", done, **known)
     try:
-        return Entry(name, path, "finished", metrics_fault, test=Measured.model_validate(run.result["test"]), **known)
+        return Entry(name, path, "finished", metrics_fault, test=run.result.test, **known)
     except PicojouleError as fault:
         return Entry(name, path, "damaged", str(fault), **known)
-    except ValidationError as fault:
-        return Entry(name, path, "damaged", f"result.json is no result of picojoule ({first_fault(fault)})", **known)
-
-
-def _training(run: Run) -> tuple[int, tuple[Epoch, ...]]:
-    """The number of epochs, and at most SHOWN_EPOCHS of them, the first and the last among them.
-
-    Only these lines are parsed: each holds every layer, and a thousand runs have many.
-    """
-    try:
-        lines = files.read_text(run.path / "metrics.jsonl").splitlines()
-    except FileNotFoundError:
-        return 0, ()
-    last = len(lines) - 1
-    steps = min(SHOWN_EPOCHS - 1, last)
-    wanted = sorted({round(i * last / steps) for i in range(steps + 1)}) if steps > 0 else range(len(lines))
-    return len(lines), tuple(Epoch.model_validate_json(lines[i]) for i in wanted)

@@ -1,4 +1,4 @@
-"""The main finding of a setting: how little energy is enough for how much accuracy.
+"""The main finding of a group: how little energy is enough for how much accuracy.
 
 Convention: levels of a curve (one strength or budget, all its seeds) are compared by their means over the seeds that
 they share with the baseline, and their accuracy with that of the baseline of the same seeds. Only levels with the most
@@ -13,21 +13,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 from picojoule.io.tables import Estimate
-from picojoule.report.curve import Curve, Point, Setting
+from picojoule.report.curve import Curve, Point
+from picojoule.report.group import RunGroup
 from picojoule.report.rows import BASELINE
 
 TOLERATED_LOSSES = (0.01, 0.05)
-"""Of accuracy; the first is that of the headline."""
+"""Losses of accuracy, as fractions; the first is that of the headline."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """What one strength or budget came to."""
+    """One strength or budget of a curve, over its seeds."""
 
     label: str
-    """Of its curve."""
+    """The label of its curve."""
     points: tuple[Point, ...]
-    """Of the seeds that it shares with the baseline."""
+    """Its runs with the seeds that it shares with the baseline."""
     lost: float
     """Accuracy that it lacks beside the baseline of the same seeds; negative if it is better."""
 
@@ -39,10 +40,12 @@ class Level:
 
     @property
     def seeds(self) -> int:
+        """How many seeds it has."""
         return len({point.seed for point in self.points})
 
     @property
     def accuracy(self) -> Estimate:
+        """Over its seeds."""
         return Estimate.of(point.accuracy for point in self.points)
 
     @property
@@ -52,16 +55,18 @@ class Level:
 
     @property
     def joules(self) -> float | None:
+        """Mean energy per sample; None where it is not known."""
         known = [point.joules for point in self.points if point.joules is not None]
         return statistics.fmean(known) if known else None
 
     @property
     def typical(self) -> Point:
-        """The one that is nearest to the mean accuracy."""
+        """The run that is nearest to the mean accuracy."""
         return min(self.points, key=lambda point: abs(point.accuracy - self.accuracy.mean))
 
     @property
     def headline(self) -> str:
+        """What it saves and what that costs, in a few words."""
         return saving(self.energy.mean, self.lost)
 
 
@@ -70,23 +75,31 @@ class Finding:
     """The levels that a reader looks for first."""
 
     baseline: Level
+    """Without penalty."""
     best: Level
-    """The most accurate one with a penalty."""
+    """The most accurate level with a penalty."""
     within: tuple[Level | None, ...]
     """The least energy within each of TOLERATED_LOSSES; None where nothing saves energy at that loss."""
     left_out: int
-    """Levels with fewer seeds."""
+    """How many levels have fewer seeds, and took no part."""
     frontiers: Literal["none", "left out", "alone"]
     """What became of the frontiers: there are none, they were left out beside others, or there is nothing else."""
 
 
-def finding(setting: Setting) -> Finding | None:
-    """None where there is nothing to compare: no curve, or no seed in common with the baseline."""
-    if not setting.curves:
+def finding(group: RunGroup) -> Finding | None:
+    """Find how little energy is enough for how much accuracy.
+
+    Args:
+        group: Runs with their curves.
+
+    Returns:
+        The main finding; None where there is nothing to compare: no curve, or no seed in common with the baseline.
+    """
+    if not group.curves:
         return None
-    plain = {point.seed: point for point in setting.curves[0].baseline}
-    alike = [curve for curve in setting.curves if not curve.continued]
-    candidates = [level for curve in alike or setting.curves for level in _levels(curve, plain)]
+    plain = {point.seed: point for point in group.curves[0].baseline}
+    alike = [curve for curve in group.curves if not curve.continued]
+    candidates = [level for curve in alike or group.curves for level in _levels(curve, plain)]
     most = max((level.seeds for level in candidates), default=0)
     if not most:
         return None
@@ -101,17 +114,25 @@ def finding(setting: Setting) -> Finding | None:
         best,
         tuple(within),
         len(candidates) - len(compared),
-        "none" if len(alike) == len(setting.curves) else "left out" if alike else "alone",
+        "none" if len(alike) == len(group.curves) else "left out" if alike else "alone",
     )
 
 
 def saving(ratio: float, lost: float) -> str:
-    """Energy as a share of the baseline's, and the accuracy that it costs (a fraction).
+    """Say a saving in words.
 
-    >>> saving(0.168, 0.0123), saving(0.5, 0.0)
-    ('17 % of the energy, 1.2 points of accuracy less', '50 % of the energy, the same accuracy')
-    >>> saving(0.084, -0.002)
-    '8.4 % of the energy, 0.2 points of accuracy more'
+    Args:
+        ratio: Energy as a share of the baseline's.
+        lost: The accuracy that it costs, a fraction; negative if there is more.
+
+    Returns:
+        A few words.
+
+    Example:
+        >>> saving(0.168, 0.0123), saving(0.5, 0.0)
+        ('17 % of the energy, 1.2 points of accuracy less', '50 % of the energy, the same accuracy')
+        >>> saving(0.084, -0.002)
+        '8.4 % of the energy, 0.2 points of accuracy more'
     """
     share = f"{100 * ratio:.{0 if ratio >= 0.0995 else 1}f} % of the energy"
     points = f"{abs(100 * lost):.1f}"

@@ -1,4 +1,4 @@
-"""The shell of every page: one file that holds its style, its charts and the library that draws them."""
+"""HTML pages: one file each, which holds its style, its charts, its data and the library that draws them."""
 
 from __future__ import annotations
 
@@ -49,10 +49,17 @@ def page(
     data: Mapping[str, str] | None = None,
     scripts: Iterable[str] = (),
 ) -> str:
-    """A whole HTML document that needs no other file.
+    """Make a whole HTML document that needs no other file.
 
-    `body` is HTML with a `figure_place` for every chart; each of `data` is put in under its name, to be read by the
-    scripts of that name in `assets/`.
+    Args:
+        title: The document's title.
+        body: HTML with a `figure_place` for every chart.
+        charts: The charts by the names of their places.
+        data: Blocks of JSON by name, to be read by the scripts.
+        scripts: Names of scripts in `assets/`; without any, every chart is drawn as it is.
+
+    Returns:
+        HTML.
     """
     blocks = {"charts": json.dumps({name: chart.to_dict() for name, chart in charts.items()}), **(data or {})}
     code = "\n".join(asset(f"{name}.js") for name in ("page", *scripts)) + ("" if scripts else "picojoule.all();\n")
@@ -70,16 +77,42 @@ def page(
 
 
 def figure_place(name: str, title: str, wide: bool = False) -> str:
-    """Where the chart of that name is drawn, under its title."""
+    """Make a place for a chart, with its title above.
+
+    Args:
+        name: The chart's name.
+        title: Its title.
+        wide: Whether it takes the whole width.
+
+    Returns:
+        HTML.
+    """
     return f'<div class="card{" wide" if wide else ""}"><h3>{html.escape(title)}</h3>{chart_place(name, title)}</div>'
 
 
 def chart_place(name: str, title: str) -> str:
+    """Make a place for a chart.
+
+    Args:
+        name: The chart's name.
+        title: Its title, for those who cannot see it.
+
+    Returns:
+        HTML.
+    """
     return f'<div class="chart" id="{name}" role="figure" aria-label="{html.escape(title)}"></div>'
 
 
 def table(sheet: Sheet, title: str) -> str:
-    """A table that scrolls by itself where the screen is narrow, also by the keyboard; `title` is for its readers."""
+    """Make a table that scrolls by itself where the screen is narrow, also by the keyboard.
+
+    Args:
+        sheet: The table's content.
+        title: Its title, for those who cannot see it.
+
+    Returns:
+        HTML.
+    """
 
     def row(cells: Iterable[str], tag: str) -> str:
         classes = (' class="word"' if sheet.is_text(index) else "" for index in range(len(sheet.columns)))
@@ -94,21 +127,43 @@ def table(sheet: Sheet, title: str) -> str:
 
 
 def unbroken(text: str) -> str:
-    """Text as HTML, with no end of a line within an equation or before a unit.
+    """Write text as HTML in which no line ends within an equation or before a unit.
 
-    >>> unbroken("Ω_syn (p = 1), 78.0 ± 2.4 % accurate")
-    'Ω_syn (p&nbsp;=&nbsp;1), 78.0&nbsp;±&nbsp;2.4&nbsp;% accurate'
+    Args:
+        text: Plain text.
+
+    Returns:
+        HTML.
+
+    Example:
+        >>> unbroken("Ω_syn (p = 1), 78.0 ± 2.4 % accurate")
+        'Ω_syn (p&nbsp;=&nbsp;1), 78.0&nbsp;±&nbsp;2.4&nbsp;% accurate'
     """
     return re.sub(r" ([=±]) ", r"&nbsp;\1&nbsp;", html.escape(text)).replace(" %", "&nbsp;%")
 
 
 def compact(value: Any) -> str:
-    """JSON without spaces."""
+    """Write JSON without spaces.
+
+    Args:
+        value: Plain values, none of them infinite or NaN.
+
+    Returns:
+        JSON.
+    """
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 @cache
 def asset(name: str) -> str:
+    """Read a file of the page's style, scripts and markup.
+
+    Args:
+        name: Its name in `assets/`.
+
+    Returns:
+        Its text.
+    """
     return (files("picojoule.report") / "assets" / name).read_text(encoding="utf-8")
 
 
@@ -121,5 +176,5 @@ def _library() -> str:
 
 
 def _inert(text: str) -> str:
-    """JSON in which no tag can begin or end."""
+    """Write JSON so that no tag can begin or end in it."""
     return text.replace("<", "\\u003c")

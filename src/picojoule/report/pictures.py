@@ -9,10 +9,19 @@ import altair as alt
 from picojoule.io.files import write_atomically
 
 PNG_SCALE = 2
+"""Pixels of a PNG for each of the chart's, so that print and fine screens have enough."""
 
 
 def save(chart: alt.TopLevelMixin, path: Path) -> list[Path]:
-    """`path` with the endings .svg, .pdf and .png, on white."""
+    """Save a chart as SVG, PDF and PNG, on white.
+
+    Args:
+        chart: The chart.
+        path: Where to, without an ending.
+
+    Returns:
+        The three files.
+    """
     import vl_convert
 
     svg: str = vl_convert.vegalite_to_svg(chart.to_json())
@@ -27,6 +36,14 @@ def save(chart: alt.TopLevelMixin, path: Path) -> list[Path]:
 
 
 def png(chart: alt.TopLevelMixin) -> bytes:
+    """Draw a chart as PNG.
+
+    Args:
+        chart: The chart.
+
+    Returns:
+        The picture's bytes.
+    """
     import vl_convert
 
     picture: bytes = vl_convert.vegalite_to_png(chart.to_json(), scale=PNG_SCALE)

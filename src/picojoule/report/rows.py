@@ -1,4 +1,4 @@
-"""What the figures draw, as plain rows."""
+"""Rows for the figures: plain values that a chart draws."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ from typing import Any
 
 from picojoule.report.collection import Entry
 from picojoule.report.curve import Curve
-from picojoule.runs.result import Epoch, MeasuredLayer
+from picojoule.runs.metrics import EpochMetrics
+from picojoule.runs.result import LayerResult
 
 BASELINE = "baseline"
+"""The name of runs without penalty in figures and tables."""
 
 Row = Mapping[str, Any]
+"""What one mark of a chart stands for."""
 
 
 def curve_rows(curves: Iterable[Curve]) -> list[dict[str, Any]]:
-    """One row a run, for `tradeoff`; each baseline run stands there once."""
+    """Make rows for the trade-off figure.
+
+    Args:
+        curves: The curves of one group.
+
+    Returns:
+        One row per run; each run of the baseline stands there once.
+    """
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for curve in curves:
         for kind, variant, points in ((BASELINE, "", curve.baseline), (curve.kind, curve.variant, curve.points)):
@@ -34,15 +44,30 @@ def curve_rows(curves: Iterable[Curve]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def layer_rows(network: str, layers: Iterable[MeasuredLayer]) -> list[dict[str, Any]]:
-    """Energy in microjoules and firing rate by layer."""
+def layer_rows(network: str, layers: Iterable[LayerResult]) -> list[dict[str, Any]]:
+    """Make rows of energy (in microjoules) and firing rate by layer.
+
+    Args:
+        network: How the legend names the network.
+        layers: Its layers.
+
+    Returns:
+        One row per layer.
+    """
     return [
         {"network": network, "layer": layer.name, "energy": layer.joules * 1e6, "rate": layer.rate} for layer in layers
     ]
 
 
-def mean_layers(entries: Sequence[Entry]) -> list[MeasuredLayer]:
-    """The layers of several runs of one network, each number the mean over the runs."""
+def mean_layers(entries: Sequence[Entry]) -> list[LayerResult]:
+    """Average the layers of several runs of one network.
+
+    Args:
+        entries: Finished runs whose networks have the same layers.
+
+    Returns:
+        The layers, each number the mean over the runs.
+    """
     together = zip(*(entry.test.layers for entry in entries if entry.test is not None), strict=True)
     return [
         same[0].model_copy(
@@ -56,8 +81,15 @@ def mean_layers(entries: Sequence[Entry]) -> list[MeasuredLayer]:
     ]
 
 
-def training_rows(training: Iterable[Epoch]) -> dict[str, list[dict[str, Any]]]:
-    """Rows of loss, accuracy, energy (microjoules, on the validation images) and strength; epochs count from 1."""
+def training_rows(training: Iterable[EpochMetrics]) -> dict[str, list[dict[str, Any]]]:
+    """Make rows of how a training went; epochs count from 1.
+
+    Args:
+        training: The metrics of some epochs.
+
+    Returns:
+        Rows for "loss", "accuracy", "energy" (in microjoules, on the validation images) and "strength".
+    """
     series = {
         "loss": (("training", "train_loss", 1.0), ("validation", "validation_loss", 1.0)),
         "accuracy": (("training", "train_accuracy", 1.0), ("validation", "validation_accuracy", 1.0)),

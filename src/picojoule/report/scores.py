@@ -1,4 +1,4 @@
-"""The scores of trade-off curves, side by side, and beside those that somebody else found."""
+"""Scores of trade-off curves, side by side, and beside those that others found."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from picojoule.report.curve import Curve
 from picojoule.search import tradeoff
 
 CUTOFFS = (70, 50)
+"""The cutoffs P, in percent of accuracy, that the paper takes: AUC(70) and AUC(50)."""
 
 _SCORES: dict[str, tuple[Callable[..., float | None], Column]] = {
     "AUC": (tradeoff.auc, Column(" [%]", 2, 100)),
@@ -19,15 +20,31 @@ _SCORES: dict[str, tuple[Callable[..., float | None], Column]] = {
 
 
 def score_names(cutoffs: Iterable[float] = CUTOFFS) -> list[str]:
-    """
-    >>> score_names((70,))
-    ['AUC(70)', 'Spearman(70)', 'MI(70)', 'kNN MI(70)']
+    """Name all scores.
+
+    Args:
+        cutoffs: Cutoffs in percent of accuracy.
+
+    Returns:
+        The keys of `score`.
+
+    Example:
+        >>> score_names((70,))
+        ['AUC(70)', 'Spearman(70)', 'MI(70)', 'kNN MI(70)']
     """
     return [f"{name}({cutoff:g})" for name in _SCORES for cutoff in cutoffs]
 
 
 def score(curve: Curve, cutoffs: Iterable[float] = CUTOFFS) -> dict[str, float | None]:
-    """Every score at every cutoff, seeds pooled, by names like "AUC(70)"; None (as for one point): "not defined"."""
+    """Score a curve at every cutoff, seeds pooled.
+
+    Args:
+        curve: The curve.
+        cutoffs: Cutoffs in percent of accuracy.
+
+    Returns:
+        The scores by names like "AUC(70)" (areas as fractions); None where one is not defined, as for one point.
+    """
     cutoffs = tuple(cutoffs)
     is_curve = len(set(curve.energies)) > 1  # through one point, any curve could be drawn
     return {
@@ -43,9 +60,17 @@ def score_table(
     reference: Mapping[str, Mapping[str, float]] | None = None,
     source: str = "paper",
 ) -> Sheet:
-    """A row a curve. `reference` maps a curve's label to scores as `score` names and scales them (AUC as a fraction).
+    """Make a table of scores, one row per curve.
 
-    Where a score has a reference for any curve, two columns follow it: the value of `source`, and the difference.
+    Args:
+        curves: The curves.
+        cutoffs: Cutoffs in percent of accuracy.
+        reference: Scores that others found, by the curve's label, named and scaled as `score` does it.
+        source: Who found them.
+
+    Returns:
+        The table; where a score has a reference for any curve, two columns follow it: that of the `source`, and the
+        difference.
     """
     cutoffs = tuple(cutoffs)
     given = reference or {}
@@ -69,10 +94,17 @@ def score_table(
 
 
 def seed_table(curves: Iterable[Curve], cutoffs: Iterable[float] = CUTOFFS) -> Sheet:
-    """AUC of each seed by itself, and mean ± sample standard deviation; a seed must have two points or more.
+    """Make a table of the areas of each seed by itself, and their mean ± sample standard deviation.
 
     Energy stays relative to the baseline's mean over seeds. Pooled points keep the best seed at each energy, so the
     pooled area is above these means: this table tells how far a difference of areas is one of seeds.
+
+    Args:
+        curves: The curves.
+        cutoffs: Cutoffs in percent of accuracy.
+
+    Returns:
+        One row per curve; the area of a seed with fewer than two points is not defined.
     """
     cutoffs, form = tuple(cutoffs), _SCORES["AUC"][1]
     curves = list(curves)

@@ -13,14 +13,23 @@ from picojoule import zoo
 from picojoule.energy import hardware
 from picojoule.recipe import Recipe
 from picojoule.runs.model import build_model, count_synapses
-from picojoule.runs.result import MeasuredLayer
+from picojoule.runs.result import LayerResult
 from picojoule.synapses.table import Synapses
 
 Terms = Mapping[str, list[float]]
+"""By layer, for "energy" and each penalty."""
 
 
 def terms_at_one(synapses: Synapses, prices: str = hardware.DEFAULT) -> dict[str, list[float]]:
-    """By layer, if every neuron fires: joules, Ω_syn, Ω_total and Ω_balance for p = 1, as in the paper's figures."""
+    """Compute energy and penalties by layer if every neuron fires, as in the paper's figures.
+
+    Args:
+        synapses: The network's synapses.
+        prices: The name of the price list.
+
+    Returns:
+        Joules, Ω_syn, Ω_total and Ω_balance for p = 1, each by layer.
+    """
     layers = list(synapses.values())
     reached = [float(layer.fan_out.double().sum()) for layer in layers]
     return {
@@ -31,8 +40,15 @@ def terms_at_one(synapses: Synapses, prices: str = hardware.DEFAULT) -> dict[str
     }
 
 
-def terms_measured(layers: Iterable[MeasuredLayer]) -> dict[str, list[float]]:
-    """By layer, for the spikes that a run fired on the test images (exact for binary spikes, up to the factor 1/p)."""
+def terms_measured(layers: Iterable[LayerResult]) -> dict[str, list[float]]:
+    """Compute energy and penalties by layer for the spikes that a run fired on the test images.
+
+    Args:
+        layers: The layers of the run's result.
+
+    Returns:
+        As `terms_at_one`; exact for binary spikes, up to the factor 1/p.
+    """
     layers = list(layers)
     return {
         "energy": [layer.joules for layer in layers],
@@ -43,10 +59,18 @@ def terms_measured(layers: Iterable[MeasuredLayer]) -> dict[str, list[float]]:
 
 
 def share_rows(names: Iterable[str], terms: Terms) -> list[dict[str, Any]]:
-    """Rows for `figures.penalty_by_layer`.
+    """Make rows for `figures.penalty_by_layer`.
 
-    >>> share_rows(["a", "b"], {"energy": [1.0, 3.0]})
-    [{'layer': 'a', 'term': 'energy', 'share': 0.25}, {'layer': 'b', 'term': 'energy', 'share': 0.75}]
+    Args:
+        names: Names of the layers.
+        terms: Energy and penalties by layer.
+
+    Returns:
+        The share of each layer in each term.
+
+    Example:
+        >>> share_rows(["a", "b"], {"energy": [1.0, 3.0]})
+        [{'layer': 'a', 'term': 'energy', 'share': 0.25}, {'layer': 'b', 'term': 'energy', 'share': 0.75}]
     """
     names = list(names)
     return [
@@ -57,7 +81,14 @@ def share_rows(names: Iterable[str], terms: Terms) -> list[dict[str, Any]]:
 
 
 def synapses_of(recipe: Recipe) -> Synapses | None:
-    """ψ of a zoo model; None for others, because a report runs no code that a run folder names."""
+    """Count the synapses of a recipe's network.
+
+    Args:
+        recipe: The recipe.
+
+    Returns:
+        ψ of a zoo model; None for others, because a report runs no code that a run folder names.
+    """
     if recipe.model.name not in zoo.names():
         return None
     return count_synapses(build_model(recipe), recipe)

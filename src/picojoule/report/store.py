@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from picojoule.report.collection import Collection, Entry
-from picojoule.report.curve import FREE_KEYS, Setting, budget_label, flattened, measured, rank, variant_label
+from picojoule.report.curve import budget_label, rank, variant_label
 from picojoule.report.figures import colours, extent, looks
+from picojoule.report.group import FREE_KEYS, RunGroup, flattened, measured
 from picojoule.report.page import compact
 from picojoule.report.rows import curve_rows
-from picojoule.runs.result import MeasuredLayer
+from picojoule.runs.result import LayerResult
 
 _COLUMNS = (
     *("name", "state", "reason", "setting", "on_curve", "kind", "variant", "strength", "budget", "rank", "seed"),
@@ -29,21 +30,28 @@ _DIGITS = 5
 
 
 def stored(
-    collection: Collection, settings: list[Setting], shares: list[dict[str, Any] | None], showcases: list[Entry | None]
+    collection: Collection, groups: list[RunGroup], shares: list[dict[str, Any] | None], showcases: list[Entry | None]
 ) -> dict[str, str]:
-    """The blocks `store` and `details` of the page; the second has a line of JSON for each run."""
-    places = {entry.name: number for number, setting in enumerate(settings) for entry in setting.entries}
+    """Write the data of a page as blocks of JSON.
+
+    Args:
+        collection: All runs.
+        groups: Their groups.
+        shares: For each group, the layers' shares in energy and penalties; None where they are not known.
+        showcases: For each group, the run that is shown first.
+
+    Returns:
+        The blocks `store`, and `details`, which has a line of JSON for each run.
+    """
+    places = {entry.name: number for number, group in enumerate(groups) for entry in group.entries}
     on_curve = {
-        entry.name
-        for setting in settings
-        if setting.baseline_joules is not None
-        for entry, *_ in measured(setting.entries)
+        entry.name for group in groups if group.baseline_joules is not None for entry, *_ in measured(group.entries)
     }
     layer_sets: dict[tuple[tuple[str, int], ...], int] = {}
-    runs = [_row(entry, places.get(entry.name), settings, entry.name in on_curve, layer_sets) for entry in collection]
+    runs = [_row(entry, places.get(entry.name), groups, entry.name in on_curve, layer_sets) for entry in collection]
     index = {entry.name: number for number, entry in enumerate(collection)}
-    kinds = [curve.kind for setting in settings for curve in setting.curves]
-    variants = sorted({curve.variant for setting in settings for curve in setting.curves})
+    kinds = [curve.kind for group in groups for curve in group.curves]
+    variants = sorted({curve.variant for group in groups for curve in group.curves})
     store = {
         "columns": _COLUMNS,
         "runs": runs,
@@ -52,15 +60,15 @@ def stored(
         "looks": looks(variants),
         "settings": [
             {
-                "label": setting.label,
-                "recipe": setting.recipe,
-                "curves": [[curve.kind, curve.variant] for curve in setting.curves],
-                "extent": [_short(end) for end in extent(curve_rows(setting.curves))],
+                "label": group.label,
+                "recipe": group.recipe,
+                "curves": [[curve.kind, curve.variant] for curve in group.curves],
+                "extent": [_short(end) for end in extent(curve_rows(group.curves))],
                 "shares": share,
                 "run": index[showcase.name] if showcase is not None else None,
-                "note": _note(setting),
+                "note": _note(group),
             }
-            for setting, share, showcase in zip(settings, shares, showcases, strict=True)
+            for group, share, showcase in zip(groups, shares, showcases, strict=True)
         ],
     }
     return {"store": compact(store), "details": "\n".join(compact(_details(entry)) for entry in collection)}
@@ -69,13 +77,13 @@ def stored(
 def _row(
     entry: Entry,
     place: int | None,
-    settings: list[Setting],
+    groups: list[RunGroup],
     on_curve: bool,
     layer_sets: dict[tuple[tuple[str, int], ...], int],
 ) -> list[Any]:
     penalty = entry.recipe.penalty if entry.recipe is not None else None
     test = entry.test
-    baseline = settings[place].baseline_joules if place is not None else None
+    baseline = groups[place].baseline_joules if place is not None else None
     layers = None
     if test is not None and test.layers:
         layers = layer_sets.setdefault(tuple((layer.name, layer.neurons) for layer in test.layers), len(layer_sets))
@@ -85,7 +93,7 @@ def _row(
         "reason": entry.reason,
         "setting": place,
         "on_curve": int(on_curve),
-        "kind": settings[place].kinds.get(entry.name) if place is not None else None,
+        "kind": groups[place].kinds.get(entry.name) if place is not None else None,
         "variant": variant_label(penalty.p) if penalty is not None else None,
         "strength": _short(penalty.strength) if penalty is not None else None,
         "budget": budget_label(entry.recipe) if entry.recipe is not None else None,
@@ -119,21 +127,21 @@ def _details(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _layers(layers: tuple[MeasuredLayer, ...]) -> dict[str, list[float | None]]:
+def _layers(layers: tuple[LayerResult, ...]) -> dict[str, list[float | None]]:
     return {key: [_short(getattr(layer, key)) for layer in layers] for key in ("joules", "synops", "rate")}
 
 
-def _note(setting: Setting) -> str:
-    if setting.baseline_joules is None:
+def _note(group: RunGroup) -> str:
+    if group.baseline_joules is None:
         return (
             "No finished run here spikes and has no penalty (penalty.strength = 0), so energy has no baseline to be "
             "measured against: train one to see the curves."
         )
-    return "" if setting.curves else "Only the baseline is here so far: train with penalty.strength > 0 to see a curve."
+    return "" if group.curves else "Only the baseline is here so far: train with penalty.strength > 0 to see a curve."
 
 
 def _short(value: float | None) -> float | int | None:
-    """Digits enough for a chart."""
+    """Round to as many digits as a chart needs."""
     if value is None:
         return None
     rounded = float(f"{value:.{_DIGITS}g}")

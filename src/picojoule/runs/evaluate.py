@@ -1,4 +1,4 @@
-"""Evaluation: how well a trained network does, and what it spends.
+"""Evaluation: how well a trained network does on a split, and what it spends.
 
 Always in float32 (in bfloat16 one potential in hundreds sits exactly on the threshold), in evaluation mode, over a
 whole split.
@@ -9,12 +9,11 @@ from __future__ import annotations
 import copy
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
-import torch.distributed
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from picojoule.data import Batches, Data
 from picojoule.deploy.convert import convert
@@ -22,21 +21,19 @@ from picojoule.energy import hardware
 from picojoule.energy.meter import EnergyMeter
 from picojoule.energy.report import EnergyReport
 from picojoule.errors import PicojouleError, unknown
+from picojoule.kernels.thread_count import threads
 from picojoule.recipe import Recipe
 from picojoule.recipe.sections import MOST_STEPS
 from picojoule.runs.folder import Run
+from picojoule.runs.model import Trust, count_synapses, load_model
+from picojoule.runs.result import Split
 from picojoule.spikes.spiking import declare_spiking
 from picojoule.spikes.watch import watch
 from picojoule.synapses.table import Synapses
 from picojoule.synapses.trace import trace
 
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-from picojoule.kernels.thread_count import threads
-from picojoule.runs.model import Trust, count_synapses, load_model
-
 EVALUATION_BATCH = 500
-Split = Literal["test", "validation"]
+"""Images times time steps in a batch of an evaluation."""
 
 _ENERGY_FIELDS = (
     *("joules", "synops", "encoder_macs", "encoder_joules", "ann_joules", "update_joules"),
@@ -47,20 +44,29 @@ _ENERGY_FIELDS = (
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How well a network does on one split, and what it spends on it."""
+    """How well a network does on one split, and what it spends on it, per sample."""
 
     split: Split
+    """The images: "test" or "validation"."""
     samples: int
+    """How many they are."""
     accuracy: float
+    """Share of right answers."""
     loss: float
+    """Mean cross-entropy."""
     energy: EnergyReport | None
-    """None for the ReLU network, which has no spikes."""
+    """The energy by layer and in total; None for the ReLU network, which has no spikes."""
     ann_joules: float | None
-    """The bill of the dense ReLU network; None where the hardware has no price for it, or a layer cannot be counted."""
+    """Energy of the dense ReLU twin; None where the hardware has no price for it, or a layer cannot be counted."""
     hardware: str
+    """The price list."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same fields for every network; those of spikes are None where there are none."""
+        """Give the fields of `evaluate --json`, which are the same for every network.
+
+        Returns:
+            What `SplitResult` takes; the figures of spikes are None where there are none.
+        """
         head = {"split": self.split, "samples": self.samples, "accuracy": self.accuracy, "loss": self.loss}
         bill: dict[str, Any] = dict.fromkeys(_ENERGY_FIELDS)
         bill |= {"ann_joules": self.ann_joules, "steps": 1, "hardware": self.hardware, "layers": []}
@@ -75,10 +81,20 @@ def evaluate(
     convert_steps: int | None = None,
     trust: Trust = False,
 ) -> Evaluation:
-    """Accuracy and energy of a finished run on one split, measured afresh from its weights.
+    """Measure a finished run on one split, afresh from its weights.
 
-    With `convert_steps=T`, those of the integrate-and-fire network over T time steps that `picojoule.convert` makes of
-    a run with quantised ReLUs. A model that is not picojoule's own needs `trust`, as `load_model` says.
+    Args:
+        run: The run, or the path of its folder.
+        split: "test" or "validation".
+        convert_steps: Measure the integrate-and-fire network over so many time steps that `picojoule.convert` makes of
+            a run with quantised ReLUs.
+        trust: Needed for a model that is not picojoule's own, as `load_model` says.
+
+    Returns:
+        Accuracy, loss and energy by layer, per sample.
+
+    Raises:
+        PicojouleError: If the run cannot be read, its code is not trusted, or a split or number is not valid.
     """
     if split not in get_args(Split):
         raise unknown("split", split, get_args(Split))
@@ -94,52 +110,121 @@ def evaluate(
         return measure(model, recipe, data, split, count_synapses(model, recipe, convert_steps))
 
 
+def measure(model: nn.Module, recipe: Recipe, data: Data, split: Split, synapses: Synapses | None) -> Evaluation:
+    """Measure a network on a whole split, in this process.
+
+    Args:
+        model: The network, on the device where it is to be measured.
+        recipe: Its recipe.
+        data: The images.
+        split: Which of them: "test" or "validation".
+        synapses: Its synapses, as `count_synapses` gives them; None for a network without spikes.
+
+    Returns:
+        Accuracy, loss and energy, in float32.
+    """
+    return tally(model, recipe, data, split, synapses).evaluation(model, recipe, split)
+
+
+@dataclass
+class Tally:
+    """The sums over some batches of a split, of which an `Evaluation` is made."""
+
+    meter: EnergyMeter | None
+    """Counts spikes; None for a network without."""
+    samples: int = 0
+    """Images."""
+    right: int = 0
+    """Right answers."""
+    loss: float = 0.0
+    """Summed cross-entropy."""
+
+    def merge(self, other: Tally) -> None:
+        """Add what was counted on other batches of the same split, for instance in another process.
+
+        Args:
+            other: The tally of these batches, of the same network; one without batches adds nothing.
+        """
+        if self.meter is not None and other.meter is not None:
+            self.meter.merge(other.meter)
+        self.samples += other.samples
+        self.right += other.right
+        self.loss += other.loss
+
+    def evaluation(self, model: nn.Module, recipe: Recipe, split: Split) -> Evaluation:
+        """Make means of the sums.
+
+        Args:
+            model: The network that was measured.
+            recipe: Its recipe.
+            split: The split that was counted.
+
+        Returns:
+            The figures per sample.
+        """
+        energy = self.meter.compute() if self.meter is not None else None
+        return Evaluation(
+            split=split,
+            samples=self.samples,
+            accuracy=self.right / self.samples,
+            loss=self.loss / self.samples,
+            energy=energy,
+            ann_joules=energy.ann_joules if energy is not None else _dense_joules(model, recipe),
+            hardware=recipe.energy.hardware,
+        )
+
+
 @torch.no_grad()
-def measure(
-    model: nn.Module, recipe: Recipe, data: Data, split: Split, synapses: Synapses | None, fabric: Fabric | None = None
-) -> Evaluation:
-    """Accuracy, loss and energy on one split, in float32."""
-    rank, world = (fabric.global_rank, fabric.world_size) if fabric is not None else (0, 1)
+def tally(
+    model: nn.Module,
+    recipe: Recipe,
+    data: Data,
+    split: Split,
+    synapses: Synapses | None,
+    rank: int = 0,
+    world_size: int = 1,
+) -> Tally:
+    """Count right answers, loss and spikes over one process's share of a split.
+
+    Args:
+        model: The network, on the device where it is to be measured.
+        recipe: Its recipe.
+        data: The images.
+        split: Which of them: "test" or "validation".
+        synapses: Its synapses, as `count_synapses` gives them; None for a network without spikes.
+        rank: The number of this process.
+        world_size: How many processes share the split.
+
+    Returns:
+        The sums; of several processes, `Tally.merge` adds them up.
+    """
     device = next(model.parameters()).device
     part = data.validation if split == "validation" else data.test
     normalization = data.normalization if recipe.data.normalize else None
     steps = synapses.steps if synapses is not None else 1
     batches = Batches(
-        part, max(EVALUATION_BATCH // steps, 1), normalization, device=device, rank=rank, world_size=world
+        part, max(EVALUATION_BATCH // steps, 1), normalization, device=device, rank=rank, world_size=world_size
     )
-    meter = EnergyMeter(synapses, recipe.energy.hardware) if synapses is not None else None
+    counted = Tally(EnergyMeter(synapses, recipe.energy.hardware) if synapses is not None else None)
     was_training = model.training
     model.eval()
-    totals = torch.zeros(3, dtype=torch.float64)  # samples, right answers, summed loss
     for images, labels in batches:
         images = images.contiguous(memory_format=torch.channels_last)
-        if meter is None:
+        if counted.meter is None:
             logits = model(images)
         else:
             with watch(model, steps) as activity:
                 logits = model(images)
-            meter.update(activity)
-        right = (logits.argmax(1) == labels).sum().item()
-        totals += torch.tensor([len(labels), right, F.cross_entropy(logits.float(), labels, reduction="sum").item()])
+            counted.meter.update(activity)
+        counted.samples += len(labels)
+        counted.right += int((logits.argmax(1) == labels).sum())
+        counted.loss += F.cross_entropy(logits.float(), labels, reduction="sum").item()
     model.train(was_training)
-    if fabric is not None and world > 1:
-        totals = summed(fabric, totals)
-        meter = _of_all_processes(fabric, meter) if meter is not None else None
-    samples, right, loss = totals.tolist()
-    energy = meter.compute() if meter is not None else None
-    return Evaluation(
-        split=split,
-        samples=int(samples),
-        accuracy=right / samples,
-        loss=loss / samples,
-        energy=energy,
-        ann_joules=energy.ann_joules if energy is not None else _dense_joules(model, recipe),
-        hardware=recipe.energy.hardware,
-    )
+    return counted
 
 
 def _dense_joules(model: nn.Module, recipe: Recipe) -> float | None:
-    """The ReLU network's own bill: its layers are counted as if each ReLU were a neuron that always fires."""
+    """Price the ReLU network itself: its layers are counted as if each ReLU were a neuron that always fires."""
     price = hardware.get(recipe.energy.hardware).multiply_accumulate
     twin = copy.deepcopy(model)
     for module in twin.modules():
@@ -150,29 +235,3 @@ def _dense_joules(model: nn.Module, recipe: Recipe) -> float | None:
     except PicojouleError:
         return None
     return None if price is None else macs * price
-
-
-def _of_all_processes(fabric: Fabric, meter: EnergyMeter) -> EnergyMeter:
-    """What the meters of all processes have counted together. One that got no batch knows of no time steps."""
-    states = {key: gathered(fabric, value) for key, value in meter.state_dict().items()}
-    whole = EnergyMeter(meter.synapses, meter.prices)
-    for process in range(fabric.world_size):
-        part = EnergyMeter(meter.synapses, meter.prices)
-        part.load_state_dict({key: values[process] for key, values in states.items()})
-        whole.merge(part)
-    return whole
-
-
-def summed(fabric: Fabric, values: Tensor) -> Tensor:
-    """Σ over all processes."""
-    total: Tensor = fabric.all_reduce(values.to(fabric.device), reduce_op="sum")  # type: ignore[assignment]
-    return total.cpu()
-
-
-def gathered(fabric: Fabric, state: Tensor) -> Tensor:
-    """One row a process."""
-    if fabric.world_size == 1:
-        return state[None]
-    rows = [torch.empty_like(state, device=fabric.device) for _ in range(fabric.world_size)]
-    torch.distributed.all_gather(rows, state.to(fabric.device))
-    return torch.stack(rows).cpu()

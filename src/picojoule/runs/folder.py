@@ -1,6 +1,6 @@
-"""A run on disk: its recipe, metrics, result, weights, and the checkpoints it resumes from.
+"""A run's folder: its recipe, metrics, result, weights, and the checkpoints it resumes from; and finding such folders.
 
-Every file is complete or absent (`files`). Tensors are safetensors and everything else is TOML, JSON or text, so
+Every file is complete or absent (`io.files`). Tensors are safetensors and everything else is TOML, JSON or text, so
 nothing that is loaded can run code. A finished run is one that has `result.json`; one that failed has `failure.txt`,
 which says why.
 """
@@ -8,12 +8,10 @@ which says why.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 from torch import Tensor
@@ -23,11 +21,13 @@ from picojoule.io import files
 from picojoule.io.signals import Interrupted
 from picojoule.recipe import Recipe
 from picojoule.runs.checkpoint import Checkpoint
-from picojoule.runs.result import Damage, checked_metrics, checked_result
-from picojoule.runs.tensors import _Damaged, _packed, _read_tensors
+from picojoule.runs.metrics import EpochMetrics, metrics_text, read_metrics
+from picojoule.runs.result import RunResult, read_result
+from picojoule.runs.stored import InvalidContent
+from picojoule.runs.tensors import DamagedTensors, pack_tensors, read_tensors
 
 KEPT_CHECKPOINTS = 2
-"""The newest, and the one before it in case the newest turns out to be damaged."""
+"""How many are kept: the newest, and the one before it in case the newest turns out to be damaged."""
 _RECIPE = "recipe.toml"
 _METRICS = "metrics.jsonl"
 _WEIGHTS = "weights.safetensors"
@@ -36,36 +36,74 @@ _FAILURE = "failure.txt"
 
 
 class Busy(PicojouleError):
-    """Another process is training the run."""
+    """The error of a run that another process is training."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder."""
+    r"""A run's folder; nothing is read before it is asked for.
+
+    Example:
+        >>> import tempfile
+        >>> recipe = Recipe.loads('model.name = "cnn7"\ndata.name = "digits"')
+        >>> run = Run.of(recipe, tempfile.gettempdir() + "/no-such-folder")
+        >>> run.exists, run.finished, run.metrics
+        (False, False, [])
+    """
 
     path: Path
+    """The folder."""
     given_model: str | None = field(default=None, compare=False, repr=False)
     """The model that the caller gave to be trained here, and so trusts; None where only the folder names one."""
 
     @classmethod
     def of(cls, recipe: Recipe, into: str | os.PathLike[str]) -> Run:
-        """The run, begun or not, of a recipe that the caller gave to be trained into a folder of runs."""
+        """Name the run, begun or not, of a recipe that the caller gives to be trained.
+
+        Args:
+            recipe: What is to be trained; its digest is part of the folder's name.
+            into: The folder of run folders.
+
+        Returns:
+            The run in `into/<recipe.name>`, whose model is trusted because the caller named it.
+        """
         return cls(Path(into) / recipe.name, recipe.model.name)
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Run:
-        """An existing run."""
+        """Open the folder of a run that was begun.
+
+        Args:
+            path: The run's folder.
+
+        Returns:
+            The run.
+
+        Raises:
+            PicojouleError: If it is not a run's folder.
+        """
         run = cls(as_path("a run", path))
-        if not os.path.isfile(run.path / _RECIPE):  # pathlib's own raises where a folder may not be read
+        if not run.exists:
             raise PicojouleError(
-                f"{os.fspath(path)} is no run folder (it has no recipe.toml): name a folder that `picojoule train` made"
+                f"{os.fspath(path)} is not a run folder (it has no recipe.toml): name one that `picojoule train` made"
             )
         return run
 
     def beside(self, name: str, key: str) -> Run:
-        """A finished run in the same folder, which this run's recipe names under that key."""
+        """Open a finished run in the same folder of runs.
+
+        Args:
+            name: The name of its folder.
+            key: The key of this run's recipe that names it, for the error.
+
+        Returns:
+            The other run.
+
+        Raises:
+            PicojouleError: If it is not there, or not finished.
+        """
         other = Run(self.path.parent / name)
-        if not os.path.isfile(other.path / _RECIPE):
+        if not other.exists:
             raise PicojouleError(
                 f"{key} = {name!r}, but there is no such run in {self.path.parent}: train it first, into that folder"
             )
@@ -76,15 +114,23 @@ class Run:
         return other
 
     @property
+    def exists(self) -> bool:
+        """Whether the folder holds a recipe: the run was begun, finished or not."""
+        return os.path.isfile(self.path / _RECIPE)  # pathlib's own raises where a folder may not be read
+
+    @property
     def recipe(self) -> Recipe:
+        """The recipe; a PicojouleError where it cannot be read."""
         return Recipe.load(self.path / _RECIPE)
 
     @property
     def finished(self) -> bool:
+        """Whether the run has a result."""
         return os.path.isfile(self.path / _RESULT)
 
     @property
-    def result(self) -> dict[str, Any]:
+    def result(self) -> RunResult:
+        """The result; a PicojouleError where the run is not finished, or its result cannot be read."""
         if not self.finished:
             raise PicojouleError(
                 f"{self.path} is not finished: run `picojoule train` with the same recipe again, it will resume"
@@ -92,16 +138,11 @@ class Run:
         path = self.path / _RESULT
         remedy = "remove it and run `picojoule train` with the same recipe again"
         try:
-            return checked_result(files.read_json(path))
-        except Damage as fault:
-            raise PicojouleError(f"{path} is no result of picojoule ({fault}): {remedy}") from None
+            return read_result(path)
+        except InvalidContent as fault:
+            raise PicojouleError(f"{path} is not a valid result ({fault}): {remedy}") from None
         except (OSError, ValueError) as fault:
             raise PicojouleError(f"{path} cannot be read ({files.reason(fault)}): {remedy}") from None
-
-    def figure(self, split: Literal["test", "validation"], key: str) -> float | None:
-        """One figure of the result, such as the joules on the validation images; None where the network has none."""
-        figure: float | None = self.result[split][key]
-        return figure
 
     @property
     def failure(self) -> str | None:
@@ -114,14 +155,25 @@ class Run:
             return None
 
     @property
-    def metrics(self) -> list[dict[str, Any]]:
-        """One entry an epoch."""
+    def metrics(self) -> list[EpochMetrics]:
+        """What was measured, epoch by epoch; a PicojouleError where the file is damaged."""
+        return self.thinned_metrics(None)[1]
+
+    def thinned_metrics(self, at_most: int | None) -> tuple[int, list[EpochMetrics]]:
+        """Read the metrics of some epochs: each line holds every layer, and a thousand runs have many.
+
+        Args:
+            at_most: Read no more than so many, evenly spaced, the first and the last among them; None reads all.
+
+        Returns:
+            The number of epochs that are done, and the metrics that were read.
+
+        Raises:
+            PicojouleError: If one of these lines is damaged.
+        """
         try:
-            lines = files.read_text(self.path / _METRICS).splitlines()
-            return checked_metrics([files.parse_json(line) for line in lines])
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError, Damage) as fault:
+            return read_metrics(self.path / _METRICS, at_most)
+        except (OSError, ValueError, InvalidContent) as fault:
             raise PicojouleError(
                 f"{self.path / _METRICS} is damaged ({files.reason(fault)}): remove it, or train again in another "
                 "folder"
@@ -129,13 +181,15 @@ class Run:
 
     @property
     def has_weights(self) -> bool:
+        """Whether the folder holds the trained weights."""
         return os.path.isfile(self.path / _WEIGHTS)
 
     @property
     def weights(self) -> dict[str, Tensor]:
+        """The trained weights, by the names of the model's state; a PicojouleError where they cannot be read."""
         try:
-            return _read_tensors(self.path / _WEIGHTS)[0]
-        except _Damaged as fault:
+            return read_tensors(self.path / _WEIGHTS)[0]
+        except DamagedTensors as fault:
             remedy = "finish the run with `picojoule train`"
             if self.finished:  # as long as the result is there, training returns at once
                 remedy = "bring the file back, or remove result.json too and run `picojoule train` with the same recipe"
@@ -145,7 +199,21 @@ class Run:
 
     @contextlib.contextmanager
     def begun(self, recipe: Recipe, wait: bool = False) -> Iterator[None]:
-        """Make the folder if need be and keep every other process out of it; `wait` for one that is in there."""
+        """Make the folder if need be and keep every other process out of it, as a context.
+
+        What ends the block with an error is noted in the folder as the run's failure.
+
+        Args:
+            recipe: The run's recipe, which is written, or must be the one that is there.
+            wait: Wait for a process that is in there.
+
+        Yields:
+            Nothing.
+
+        Raises:
+            Busy: If another process is in there and `wait` is False.
+            PicojouleError: If the folder cannot be written, or belongs to another recipe.
+        """
         lock = FileLock(self.path / ".lock")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -164,7 +232,7 @@ class Run:
                 files.remove(left)
             for name in (_RECIPE, _METRICS, _WEIGHTS, _RESULT):  # not found out after hours of training
                 files.check_destination(self.path / name)
-            if os.path.isfile(self.path / _RECIPE):
+            if self.exists:
                 self.check_recipe(recipe)
             else:
                 self.write_text(_RECIPE, recipe.to_toml())
@@ -175,7 +243,7 @@ class Run:
 
     @contextlib.contextmanager
     def _noting_failure(self) -> Iterator[None]:
-        """A run that fails says why in its folder, until it is begun again; being told to stop is no failure."""
+        """Leave the reason of a failure in the folder, until the run is begun again; being told to stop is none."""
         files.remove(self.path / _FAILURE)
         try:
             yield
@@ -189,37 +257,75 @@ class Run:
             raise
 
     def write_failure(self, reason: str) -> None:
-        """Why the run is not finished, in one sentence."""
+        """Leave the reason why the run is not finished.
+
+        Args:
+            reason: One sentence.
+        """
         self.write_text(_FAILURE, " ".join(reason.split()) + "\n")
 
     def check_recipe(self, recipe: Recipe) -> None:
+        """Refuse a folder that belongs to another recipe.
+
+        Args:
+            recipe: The recipe that it should have.
+
+        Raises:
+            PicojouleError: If it has another.
+        """
         if self.recipe != recipe:
             raise PicojouleError(
                 f"{self.path} belongs to another recipe: choose another folder with --into, or move it away"
             )
 
     def write_text(self, name: str, text: str) -> None:
+        """Write a file of the folder, all of it or nothing.
+
+        Args:
+            name: The file's name.
+            text: Its content; what no encoding has is escaped.
+        """
         files.write_atomically(self.path / name, text.encode(errors="backslashreplace"))  # a path may be no text
 
-    def write_metrics(self, metrics: list[dict[str, Any]]) -> None:
-        self.write_text(_METRICS, "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in metrics))
+    def write_metrics(self, metrics: Iterable[EpochMetrics]) -> None:
+        """Write `metrics.jsonl`.
+
+        Args:
+            metrics: All epochs that are done.
+        """
+        self.write_text(_METRICS, metrics_text(metrics))
 
     def write_weights(self, tensors: dict[str, Tensor]) -> None:
-        files.write_atomically(self.path / _WEIGHTS, _packed(tensors, {}))
+        """Write `weights.safetensors`.
 
-    def write_result(self, result: dict[str, Any]) -> None:
-        """The last file of a run: once it is there, the checkpoints have done their duty."""
-        self.write_text(_RESULT, json.dumps(result, indent=2, allow_nan=False) + "\n")
+        Args:
+            tensors: The model's state.
+        """
+        files.write_atomically(self.path / _WEIGHTS, pack_tensors(tensors, {}))
+
+    def write_result(self, result: RunResult) -> None:
+        """Write `result.json`, the last file of a run, and remove the checkpoints.
+
+        Args:
+            result: The result.
+        """
+        self.write_text(_RESULT, result.to_json())
         self.remove_checkpoints()
 
     def remove_checkpoints(self) -> None:
+        """Remove all checkpoints."""
         for path in self.checkpoints:
             files.remove(path)
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint and remove those that it makes superfluous.
+
+        Args:
+            checkpoint: The moment of training.
+        """
         notes = {"epoch": checkpoint.epoch, "batch": checkpoint.batch, **checkpoint.notes}
         written = self.path / f"checkpoint-{checkpoint.epoch:06d}-{checkpoint.batch:08d}.safetensors"
-        files.write_atomically(written, _packed(checkpoint.tensors, notes))
+        files.write_atomically(written, pack_tensors(checkpoint.tensors, notes))
         # What is newer than the run itself was damaged, or it would have gone on from there.
         kept = [path for path in self.checkpoints if path <= written][-KEPT_CHECKPOINTS:]
         for path in self.checkpoints:
@@ -227,14 +333,21 @@ class Run:
                 files.remove(path)
 
     def last_checkpoint(self, say: Callable[[str], None]) -> Checkpoint | None:
-        """The newest checkpoint that is whole; damaged ones are named and left aside."""
+        """Read the newest checkpoint that is whole.
+
+        Args:
+            say: Told of each damaged one that is left aside.
+
+        Returns:
+            The checkpoint, or None where there is none to go on from.
+        """
         paths = self.checkpoints
         while paths:
             path = paths.pop()
             try:
-                tensors, notes = _read_tensors(path)
+                tensors, notes = read_tensors(path)
                 return Checkpoint(notes.pop("epoch"), notes.pop("batch"), tensors, notes)
-            except _Damaged as fault:
+            except DamagedTensors as fault:
                 remedy = f"going back to {paths[-1].name}" if paths else "no other is left, so the run starts afresh"
                 say(f"{path.name} is damaged ({fault}); {remedy}")
         return None
@@ -243,3 +356,16 @@ class Run:
     def checkpoints(self) -> list[Path]:
         """The files to resume from, the newest last."""
         return sorted(self.path.glob("checkpoint-*.safetensors"))
+
+
+def find_runs(folder: str | os.PathLike[str]) -> list[Run]:
+    """Find every run folder in or below a folder.
+
+    Args:
+        folder: Where to look, at any depth; one that does not exist holds none.
+
+    Returns:
+        The runs, in the order of their paths: finished or not, and also those of which only the result is left.
+    """
+    folders = (Path(root) for root, _, names in os.walk(folder) if _RECIPE in names or _RESULT in names)
+    return [Run(path) for path in sorted(folders)]

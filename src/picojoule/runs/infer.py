@@ -1,61 +1,67 @@
-"""Using a trained network: answers, image by image, with what each of them took.
+"""Inference with a trained network: its answer to each image, and what that answer took.
 
 Conventions: one image at a time; synaptic operations and joules are what its spikes cost by the recipe's ψ and price
 list, as in `evaluate`, without the encoder; milliseconds are the network's alone, without reading the picture and
-without compiling. The `events` engine walks only spikes and counts the operations that it does, which are those of
-exact ψ; by another ψ, and for `dense`, which is PyTorch, the meter counts.
+without compiling.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from picojoule import data as datasets
-from picojoule.deploy import events
-from picojoule.energy.hardware import PriceList
 from picojoule.energy.hardware import get as price_list
-from picojoule.energy.meter import EnergyMeter
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError, as_path, unknown
 from picojoule.recipe import Recipe
-from picojoule.runs.evaluate import Split
+from picojoule.runs.engines import Engine, EngineName, build_engine
 from picojoule.runs.folder import Run
 from picojoule.runs.model import Trust, load_model
-from picojoule.spikes.activity import Activity
-from picojoule.spikes.watch import watch
+from picojoule.runs.result import Split
 from picojoule.synapses.rules import Psi
 from picojoule.synapses.table import Synapses
 from picojoule.synapses.trace import trace
 
-EngineName = Literal["events", "dense"]
-
 
 @dataclass(frozen=True)
 class Answer:
-    """What the network says to one image, and what that took."""
+    """The network's answer to one image, and what it took."""
 
     image: str
+    """The picture's path, or the split and the image's number in it."""
     label: int | None
     """The right class, where it is known."""
     class_: int
+    """The answer."""
     confidence: float
     """Softmax of the class."""
     synops: float
-    """A whole number with exact ψ."""
+    """Synaptic operations; a whole number with exact ψ."""
     joules: float
+    """What they cost."""
     milliseconds: float
+    """The network's time alone."""
     spikes: dict[str, int]
     """By spiking layer; relays are left out."""
 
     def to_dict(self, neurons: dict[str, int], steps: int, names: Sequence[str] = ()) -> dict[str, Any]:
+        """Give the fields of an image in `infer --json`.
+
+        Args:
+            neurons: Neurons by spiking layer.
+            steps: Time steps T.
+            names: Names of the classes, where they have any.
+
+        Returns:
+            Plain values, with spikes and firing rates by layer.
+        """
         truth = {} if self.label is None else {"label": self.label, "label_name": _name(names, self.label)}
         return {
             "image": self.image,
@@ -78,14 +84,21 @@ class Inference:
     """All answers of one request, and the images that could not be answered."""
 
     run: str
+    """The run's folder."""
     engine: EngineName
+    """What computed."""
     psi: Psi
+    """How synapses are counted."""
     hardware: str
+    """The price list."""
     steps: int
+    """Time steps T."""
     preparation_seconds: float
     """Compiling the network, machine code included; none of it is in the images' milliseconds."""
     neurons: dict[str, int]
+    """By spiking layer."""
     answers: tuple[Answer, ...]
+    """One for each image that could be read, in their order."""
     failed: tuple[tuple[str, str], ...]
     """Image and reason."""
     class_names: tuple[str, ...] = ()
@@ -93,22 +106,26 @@ class Inference:
 
     @property
     def accuracy(self) -> float | None:
-        """Among the images whose class is known."""
+        """Share of right answers among the images whose class is known; None where none is."""
         known = [answer.class_ == answer.label for answer in self.answers if answer.label is not None]
         return sum(known) / len(known) if known else None
 
-    def _called(self, class_: int) -> str:
+    def _class_label(self, class_: int) -> str:
         name = _name(self.class_names, class_)
         return str(class_) if name is None else f"{class_} {name}"
 
     def lines(self) -> Iterator[str]:
-        """What a person wants to see."""
+        """Say the answers to a reader.
+
+        Yields:
+            A line for each image, and one with the means.
+        """
         for a in self.answers:
-            truth = "" if a.label is None else f" (is {self._called(a.label)})"
+            truth = "" if a.label is None else f" (is {self._class_label(a.label)})"
             rates = {name: count / (self.neurons[name] * self.steps) for name, count in a.spikes.items() if count}
             fired = ", ".join(f"{name} {rate:.1%}" for name, rate in rates.items())
             yield (
-                f"{a.image}: class {self._called(a.class_)}{truth}, {a.confidence:.1%} sure; "
+                f"{a.image}: class {self._class_label(a.class_)}{truth}, {a.confidence:.1%} sure; "
                 f"{a.synops:,.0f} synaptic operations, {format_joules(a.joules)}, {a.milliseconds:.3f} ms; "
                 f"fired: {fired or 'nothing'}"
             )
@@ -124,6 +141,11 @@ class Inference:
             )
 
     def to_dict(self) -> dict[str, Any]:
+        """Give the document of `infer --json`.
+
+        Returns:
+            Plain values.
+        """
         return {
             "run": self.run,
             "engine": self.engine,
@@ -146,10 +168,54 @@ def infer(
     engine: EngineName = "events",
     trust: Trust = False,
 ) -> Inference:
-    """Answer pictures (PNG, JPEG), or the first `limit` images of a split, the one that `evaluate` measures.
+    """Let a trained network answer pictures, or images of a split, one at a time.
 
-    A model that is not picojoule's own needs `trust`, as `load_model` says.
+    Args:
+        run: The run, or the path of its folder.
+        images: Pictures (PNG, JPEG).
+        split: In place of pictures, "test" or "validation", as `evaluate` measures it.
+        limit: Only the first so many images of the split.
+        engine: "events" walks only spikes; "dense" is PyTorch.
+        trust: Needed for a model that is not picojoule's own, as `load_model` says.
+
+    Returns:
+        The answers, and the pictures that could not be read with the reason.
+
+    Raises:
+        PicojouleError: If the run cannot be read, its code is not trusted, or an argument is not valid.
     """
+    _check_request(images, split, limit, engine)
+    run = run if isinstance(run, Run) else Run.at(run)
+    recipe = run.recipe
+    model = load_model(run, trust)
+    data = recipe.data.load()
+    start = time.perf_counter()
+    example = _as_input(data.test.images[:4], recipe, data)
+    prices = price_list(recipe.energy.hardware)
+    synapses = trace(model, example, psi=recipe.energy.psi, steps=recipe.neuron.steps)
+    compute = build_engine(engine, model, example, synapses, prices)
+    preparation = time.perf_counter() - start
+    answers, failed = [], []
+    for name, label, pixels in _pixels(recipe, data, [as_path("a picture", image) for image in images], split, limit):
+        if isinstance(pixels, PicojouleError):
+            failed.append((name, str(pixels)))
+        else:
+            answers.append(_answer(name, label, _as_input(pixels[None], recipe, data), compute, synapses))
+    return Inference(
+        str(run.path),
+        engine,
+        recipe.energy.psi,
+        prices.name,
+        recipe.neuron.steps,
+        preparation,
+        {layer.name: layer.neurons for layer in synapses.spiking},
+        tuple(answers),
+        tuple(failed),
+        datasets.DATASETS[recipe.data.name].class_names,
+    )
+
+
+def _check_request(images: object, split: object, limit: object, engine: object) -> None:
     if engine not in get_args(EngineName):
         raise unknown("engine", engine, get_args(EngineName))
     if isinstance(images, str | os.PathLike):
@@ -160,102 +226,31 @@ def infer(
         raise PicojouleError(f"limit {limit} is not allowed: give a whole number from 1 up, and a split")
     if split is not None and split not in get_args(Split):
         raise unknown("split", split, get_args(Split))
-    run = run if isinstance(run, Run) else Run.at(run)
-    recipe = run.recipe
-    model = load_model(run, trust)
-    data = recipe.data.load()
-    start = time.perf_counter()
-    example = data.test.images[:4].float() / 255
-    example = data.normalization(example) if recipe.data.normalize else example
-    prices = price_list(recipe.energy.hardware)
-    synapses = trace(model, example, psi=recipe.energy.psi, steps=recipe.neuron.steps)
-    answer = _by_events(model, example, synapses, prices) if engine == "events" else _densely(model, synapses, prices)
-    preparation = time.perf_counter() - start
-    answers, failed = [], []
-    for name, label, pixels in _pixels(recipe, data, [as_path("a picture", image) for image in images], split, limit):
-        if isinstance(pixels, PicojouleError):
-            failed.append((name, str(pixels)))
-            continue
-        x = pixels[None].float() / 255
-        x = data.normalization(x) if recipe.data.normalize else x
-        begin = time.perf_counter()
-        outcome = answer(x)
-        milliseconds = 1000 * (time.perf_counter() - begin)
-        logits, synops, joules, spikes = outcome()
-        confidence, class_ = logits.double().softmax(0).max(0)
-        spikes = {layer.name: spikes[layer.name] for layer in synapses.spiking}
-        answers.append(Answer(name, label, int(class_), float(confidence), synops, joules, milliseconds, spikes))
-    neurons = {layer.name: layer.neurons for layer in synapses.spiking}
-    return Inference(
-        str(run.path),
-        engine,
-        recipe.energy.psi,
-        prices.name,
-        recipe.neuron.steps,
-        preparation,
-        neurons,
-        tuple(answers),
-        tuple(failed),
-        datasets.DATASETS[recipe.data.name].class_names,
-    )
+
+
+def _as_input(pixels: Tensor, recipe: Recipe, data: datasets.Data) -> Tensor:
+    x = pixels.float() / 255
+    return data.normalization(x) if recipe.data.normalize else x
+
+
+def _answer(name: str, label: int | None, x: Tensor, compute: Engine, synapses: Synapses) -> Answer:
+    begin = time.perf_counter()
+    read_out = compute(x)
+    milliseconds = 1000 * (time.perf_counter() - begin)
+    logits, synops, joules, spikes = read_out()
+    confidence, class_ = logits.double().softmax(0).max(0)
+    spikes = {layer.name: spikes[layer.name] for layer in synapses.spiking}
+    return Answer(name, label, int(class_), float(confidence), synops, joules, milliseconds, spikes)
 
 
 def _name(names: Sequence[str], class_: int) -> str | None:
     return names[class_] if class_ < len(names) else None
 
 
-Outcome = Callable[[], tuple[Tensor, float, float, dict[str, int]]]
-"""Logits, synaptic operations, joules and spikes by layer, read out of what an engine left, outside of its time."""
-
-
-def _by_events(model: nn.Module, example: Tensor, synapses: Synapses, prices: PriceList) -> Callable[[Tensor], Outcome]:
-    engine = events.compile(model, example)
-    # Where synapses are counted as they are, and one price holds for all, the engine's own count is the bill.
-    flat = synapses.psi == "exact" and all(
-        prices.per_spike(layer) == 0 and all(prices.per_synop(t) == prices.accumulate for t in layer.targets)
-        for layer in synapses.values()
-    )
-
-    def answer(x: Tensor) -> Outcome:
-        result = engine(x)
-
-        def outcome() -> tuple[Tensor, float, float, dict[str, int]]:
-            synops = int(result.synops[0])
-            bill = (synops, synops * prices.accumulate) if flat else _bill(synapses, prices, engine.watch(x))
-            return result.logits[0].flatten(), *bill, {n: int(c[0]) for n, c in result.spikes.items()}
-
-        return outcome
-
-    return answer
-
-
-def _densely(model: nn.Module, synapses: Synapses, prices: PriceList) -> Callable[[Tensor], Outcome]:
-    @torch.inference_mode()
-    def answer(x: Tensor) -> Outcome:
-        with watch(model, synapses.steps) as activity:
-            logits = model(x.contiguous(memory_format=torch.channels_last))
-
-        def outcome() -> tuple[Tensor, float, float, dict[str, int]]:
-            bill = _bill(synapses, prices, activity)
-            return logits[0].flatten(), *bill, {n: int(activity[n].sum()) for n in activity}
-
-        return outcome
-
-    return answer
-
-
-def _bill(synapses: Synapses, prices: PriceList, activity: Activity) -> tuple[float, float]:
-    """Synaptic operations and joules of one image."""
-    meter = EnergyMeter(synapses, prices)
-    meter.update(activity)
-    bill = meter.compute()
-    return round(bill.synops) if synapses.psi == "exact" else bill.synops, bill.joules
-
-
 def _pixels(
     recipe: Recipe, data: datasets.Data, pictures: list[Path], split: Split | None, limit: int | None
 ) -> Iterator[tuple[str, int | None, Tensor | PicojouleError]]:
-    """Name, class if known, and uint8 pixels of every image, or why it has none."""
+    """Give name, class if known, and uint8 pixels of every image, or the error where it has none."""
     if split is None:
         from picojoule.data.picture import read_picture  # brings Pillow, which nothing else needs
 

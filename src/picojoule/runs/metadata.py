@@ -1,4 +1,4 @@
-"""Under what circumstances a result was obtained: what a reader needs to trust or repeat it."""
+"""Metadata of a run: what a reader needs to trust a result or to repeat it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,16 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
-def circumstances(recipe: Recipe, fabric: Fabric) -> dict[str, Any]:
-    """Recipe, code, versions, device and conventions, as they stand in `result.json`."""
+def run_metadata(recipe: Recipe, fabric: Fabric) -> dict[str, Any]:
+    """Collect recipe, code, versions, device and conventions, as they stand in `result.json`.
+
+    Args:
+        recipe: What was trained.
+        fabric: The device or devices that it was trained on.
+
+    Returns:
+        The fields of `RunResult` from `recipe` to `convention`.
+    """
     packages = ("picojoule", "torch", "numpy", "kornia", "lightning-fabric")
     return {
         "recipe": recipe.to_dict(),
@@ -38,7 +46,7 @@ def circumstances(recipe: Recipe, fabric: Fabric) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of picojoule's own source, where it runs from a checkout."""
+    """Ask git for the commit of picojoule's own source, where it runs from a checkout."""
     git = partial(subprocess.run, cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10)
     try:
         git(["git", "ls-files", "--error-unmatch", Path(__file__).name])  # not somebody's project around an environment

@@ -17,14 +17,29 @@ from picojoule.synapses.table import Synapses
 from picojoule.synapses.trace import trace
 
 Trust: TypeAlias = bool | str
-"""Whether code that a run folder names may run: none, whatever it is, or only the factory of this very name."""
+"""Whether code that a run folder names may run: False is none, True is any, and a name is that factory only."""
 
 
 def build_model(recipe: Recipe, trust: Trust = False, origin: str = "the recipe") -> nn.Module:
-    """The network that a recipe names, with fresh weights: the one place where a recipe makes code run.
+    r"""Build the network that a recipe names, with fresh weights: the one place where a recipe makes code run.
 
-    A model of the zoo is always built. Any other name is code to be imported and called, which needs `trust`; where
-    the caller wrote the recipe, and so the name, there is nothing to ask. `origin` says in errors where it came from.
+    A model of the zoo is always built. Any other name is code to be imported and called, which needs `trust`.
+
+    Args:
+        recipe: The recipe; `model.name` is a model of the zoo or `package.module:factory`.
+        trust: Whether a factory may run: True, or its very name. Where the caller wrote the recipe, give True.
+        origin: Where the recipe came from, for errors.
+
+    Returns:
+        The network.
+
+    Raises:
+        PicojouleError: If the factory is not trusted or cannot be built, or the network has nothing to train.
+
+    Example:
+        >>> net = build_model(Recipe.loads('model.name = "cnn7"\ndata.name = "digits"'))
+        >>> sum(parameter.numel() for parameter in net.parameters())
+        1559096
     """
     name, classes, channels, neuron = recipe.model.name, recipe.classes, recipe.input_shape[0], recipe.build_neuron()
     steps = recipe.neuron.steps
@@ -47,11 +62,21 @@ def build_model(recipe: Recipe, trust: Trust = False, origin: str = "the recipe"
 
 
 def load_model(run: Run, trust: Trust = False) -> nn.Module:
-    """The trained network of a run, in evaluation mode.
+    """Load the trained network of a run, in evaluation mode.
 
     A run folder may be somebody else's, and a recipe whose `model.name` is `package.module:factory` makes code run. It
     is run only with `trust=True`, or `trust="package.module:factory"` if it is that very one, or for the `Run` that
     `fit`, `sweep.run` or `frontier` returned, whose recipe the caller gave. Weights never run code.
+
+    Args:
+        run: The run, such as `Run.at(path)` gives.
+        trust: Whether code that its recipe names may run.
+
+    Returns:
+        The network with the run's weights.
+
+    Raises:
+        PicojouleError: If its code is not trusted, or weights and model do not fit each other.
     """
     if not isinstance(run, Run):
         raise PicojouleError(f"load_model needs a Run, not {type(run).__name__}: Run.at opens the folder of one")
@@ -66,6 +91,17 @@ def load_model(run: Run, trust: Trust = False) -> nn.Module:
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor], what: str, remedy: str | None = None) -> None:
+    """Put weights into a model.
+
+    Args:
+        model: The model.
+        weights: Its state, as `state_dict` gives it.
+        what: What these weights are, in the plural, to begin the error with.
+        remedy: What to do if they do not fit.
+
+    Raises:
+        PicojouleError: If they do not fit the model.
+    """
     try:
         model.load_state_dict(weights)
     except RuntimeError as fault:
@@ -75,9 +111,18 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], what: str, remedy
 
 
 def count_synapses(model: nn.Module, recipe: Recipe, steps: int | None = None) -> Synapses | None:
-    """ψ by the recipe's convention; None for the ReLU network, which has no spikes to count.
+    """Count a network's synapses by the convention of its recipe.
 
-    The number of time steps is the recipe's, unless the network was converted.
+    Args:
+        model: The network.
+        recipe: Its recipe, which says how ψ is counted.
+        steps: Time steps of a converted network; None takes the recipe's.
+
+    Returns:
+        ψ by layer; None for a ReLU network, which has no spikes.
+
+    Raises:
+        PicojouleError: If something between the layers cannot be counted.
     """
     if recipe.neuron.kind == "relu":
         return None

@@ -17,7 +17,16 @@ from picojoule.io import files
 _METADATA = "picojoule"
 
 
-def _packed(tensors: dict[str, Tensor], notes: dict[str, Any]) -> bytes:
+def pack_tensors(tensors: dict[str, Tensor], notes: dict[str, Any]) -> bytes:
+    """Give the content of a file of tensors, with a checksum.
+
+    Args:
+        tensors: The tensors by name.
+        notes: A few plain values beside them, as in JSON.
+
+    Returns:
+        The bytes of a safetensors file; equal tensors and notes give equal bytes.
+    """
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(notes, allow_nan=False)
     # One entry only: safetensors writes several in any order, and equal runs are to have equal files.
@@ -25,25 +34,36 @@ def _packed(tensors: dict[str, Tensor], notes: dict[str, Any]) -> bytes:
     return content
 
 
-class _Damaged(Exception):
-    """A file of tensors that cannot be read or is not what was written."""
+class DamagedTensors(Exception):
+    """The error of a file of tensors that cannot be read, or is not what was written."""
 
 
-def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a file of tensors.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The tensors by name, and the notes.
+
+    Raises:
+        DamagedTensors: If it cannot be read, or does not match its checksum.
+    """
     try:
         files.check_regular(path)
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
     except (OSError, SafetensorError, ValueError) as fault:
-        raise _Damaged(files.reason(fault)) from None
+        raise DamagedTensors(files.reason(fault)) from None
     digest, _, text = metadata.get(_METADATA, "").partition(" ")
     if digest != _digest(tensors, text):
-        raise _Damaged("its content does not match its checksum")
+        raise DamagedTensors("its content does not match its checksum")
     try:
         notes: dict[str, Any] = files.parse_json(text)
     except ValueError as fault:
-        raise _Damaged(files.reason(fault)) from None
+        raise DamagedTensors(files.reason(fault)) from None
     return tensors, notes
 
 

@@ -172,9 +172,9 @@ class Frontier:
             result = run.result
             entry: dict[str, Any] = {"run": str(run.path), "strength": run.recipe.penalty.strength, "epochs": epochs}
             for split in ("validation", "test"):
-                joules = result[split]["joules"]
-                share = joules / baseline[split]["joules"] if baseline[split]["joules"] else None
-                entry[split] = {"accuracy": result[split]["accuracy"], "joules": joules, "energy": share}
+                ours, whole = result.on(split), baseline.on(split).joules
+                share = ours.joules / whole if ours.joules is not None and whole else None
+                entry[split] = {"accuracy": ours.accuracy, "joules": ours.joules, "energy": share}
             points.append(entry)
         return {"cost": self.cost, "broken": self.broken, "points": points}
 
@@ -232,12 +232,12 @@ def frontier(
     for number, point in enumerate(chain):
         title = f"point {number} of {len(chain) - 1}, λ' = {point.penalty.strength:g}"
         runs.append(fit(point, into, reporters=reporters(title), accelerator=accelerator, devices=devices))
-        if runs[-1].figure("validation", "joules") is None:
+        if runs[-1].result.validation.joules is None:
             raise PicojouleError(
                 f"{runs[-1].path / 'result.json'} is not the result of a frontier (it has no joules): remove it and "
                 "run the same command again"
             )
-        accuracy, least = (run.result["validation"]["accuracy"] for run in (runs[-1], runs[0]))
+        accuracy, least = (run.result.validation.accuracy for run in (runs[-1], runs[0]))
         if accuracy < BROKEN * least:
             say(
                 f"the accuracy broke at λ' = {point.penalty.strength:g}: {accuracy:.1%} on the validation images, less "

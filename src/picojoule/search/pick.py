@@ -14,17 +14,15 @@ import shlex
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.table import Table
 
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
-from picojoule.runs.folder import Run
+from picojoule.runs.folder import Run, find_runs
+from picojoule.runs.result import RunResult, Split
 from picojoule.search.limits import Limits
-
-Split = Literal["validation", "test"]
 
 _SPLITS: tuple[Split, ...] = ("validation", "test")
 _FIGURES = ("accuracy", "joules", "synops", "rate_mean", "dead_rate")
@@ -43,7 +41,7 @@ class Network:
     """
 
     runs: tuple[Run, ...]
-    results: tuple[dict[str, Any], ...]
+    results: tuple[RunResult, ...]
     penalised: bool
 
     def figures(self, split: Split, key: str) -> list[float]:
@@ -53,7 +51,7 @@ class Network:
             split: "validation" or "test".
             key: Its key in `result.json`.
         """
-        return [result[split][key] for result in self.results]
+        return [getattr(result.on(split), key) for result in self.results]
 
     def mean(self, split: Split, key: str) -> float:
         """Return the mean of a figure over seeds.
@@ -255,9 +253,7 @@ def gather(folder: str | os.PathLike[str]) -> list[Network]:
     Raises:
         PicojouleError: If there is none, or their figures cannot be compared.
     """
-    root = Path(folder)
-    paths = sorted(Path(here) for here, _, files in os.walk(root) if {"recipe.toml", "result.json"} <= {*files})
-    runs = [run for run in map(Run, paths) if _spends(run)]
+    runs = [run for run in find_runs(folder) if run.exists and run.finished and _spends(run)]
     if not runs:
         raise PicojouleError(
             f"{os.fspath(folder)} holds no finished run of a spiking network: name a folder that `picojoule train`, "
@@ -287,7 +283,7 @@ def _scale(run: Run) -> str:
 
 def _spends(run: Run) -> bool:
     """Return whether a run is of a spiking network, which has an energy."""
-    return run.figure("validation", "joules") is not None
+    return run.result.validation.joules is not None
 
 
 def _identity_without_seed(run: Run) -> str:
@@ -297,6 +293,6 @@ def _identity_without_seed(run: Run) -> str:
     for section, key in (("training", "start_from"), ("penalty", "reference")):
         name = content[section].get(key)
         other = Run(run.path.parent / name) if name else None
-        if other is not None and os.path.isfile(other.path / "recipe.toml"):
+        if other is not None and other.exists:
             content[section][key] = _identity_without_seed(other)
     return json.dumps(content, sort_keys=True)

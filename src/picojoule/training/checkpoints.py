@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from picojoule.runs.checkpoint import Checkpoint
-from picojoule.runs.evaluate import gathered
+from picojoule.runs.metrics import EpochMetrics
 from picojoule.runs.model import load_weights
 from picojoule.training.budget.controller import BudgetController
 from picojoule.training.budget.guard import Guard
+from picojoule.training.distributed import gathered
 from picojoule.training.objective import EpochSums
 from picojoule.training.process import Learner, RunProcess
 
@@ -31,7 +32,7 @@ class Progress:
     epoch: int = 0
     batch: int = 0
     sums: EpochSums = field(default_factory=EpochSums)
-    metrics: list[dict[str, Any]] = field(default_factory=list)
+    metrics: list[EpochMetrics] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Checkpoints:
         tensors = {f"model.{name}": tensor for name, tensor in self.learner.model.state_dict().items()}
         for index, state in self.learner.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items() if isinstance(value, Tensor)}
-        notes: dict[str, Any] = {"metrics": progress.metrics}
+        notes: dict[str, Any] = {"metrics": [epoch.to_dict() for epoch in progress.metrics]}
         if self.controller is not None:  # "kept" is the selection's name on disk
             selection = self.controller.selection
             tensors |= {f"kept.{name}": tensor for name, tensor in selection.weights.items()}
@@ -111,7 +112,8 @@ class Checkpoints:
             torch.cuda.set_rng_state(tensors["random_cuda"][rank % processes].clone(), fabric.device)
         # Each process its own, or with another number of them whatever adds up to the same.
         sums = EpochSums.from_tensor(tensors["sums"][rank::world].sum(0))
-        return Progress(checkpoint.epoch, checkpoint.batch, sums, checkpoint.notes["metrics"])
+        metrics = [EpochMetrics.parse(entry) for entry in checkpoint.notes["metrics"]]
+        return Progress(checkpoint.epoch, checkpoint.batch, sums, metrics)
 
     def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
         """Give the optimiser the state that a checkpoint holds."""

@@ -15,6 +15,7 @@ from picojoule.io.background import run_in_thread
 from picojoule.io.tables import visible
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
+from picojoule.runs.metrics import EpochMetrics
 
 REDRAW_SECONDS = 0.1
 """Seconds between two drawings of a bar or a table, which is as smooth as the eye needs.
@@ -70,7 +71,7 @@ class Display:
         """Show the bar, from where the run goes on (see `Reporter`)."""
         self._batches = batches
         earlier = run.metrics[:1]
-        self._first_joules = earlier[0]["joules"] if earlier else None
+        self._first_joules = earlier[0].joules if earlier else None
         if epoch == recipe.training.epochs:
             self.say(f"resuming {run.path.name} after its last epoch")
         elif epoch or batch:
@@ -99,17 +100,17 @@ class Display:
             done, redraw = epoch * self._batches + batch, self._redrawing.due()
             self._progress.update(self._task, completed=done, state=state, refresh=redraw)
 
-    def epoch(self, metrics: dict[str, Any]) -> None:
+    def epoch(self, metrics: EpochMetrics) -> None:
         """Print the line of an epoch (see `Reporter`)."""
         title = f"{self._title}: " if self._title else ""
         self.say(
-            f"{title}epoch {metrics['epoch'] + 1}: loss {metrics['train_loss']:.3f}, validation accuracy "
-            f"{metrics['validation_accuracy']:.1%}{self._energy(metrics)}, {metrics['seconds']:.0f} s"
+            f"{title}epoch {metrics.epoch + 1}: loss {metrics.train_loss:.3f}, validation accuracy "
+            f"{metrics.validation_accuracy:.1%}{self._energy(metrics)}, {metrics.seconds:.0f} s"
         )
 
-    def _energy(self, metrics: dict[str, Any]) -> str:
+    def _energy(self, metrics: EpochMetrics) -> str:
         """Write the energy of an epoch beside what it is compared with."""
-        joules, wanted, first = metrics["joules"], metrics["target_joules"], self._first_joules
+        joules, wanted, first = metrics.joules, metrics.target_joules, self._first_joules
         self._first_joules = joules if first is None else first
         if joules is None:
             return ""
@@ -118,7 +119,7 @@ class Display:
             compared = f" (the budget wants {format_joules(wanted)} by now)"
         elif first:
             compared = f" ({joules / first:.0%} of the {format_joules(first)} after epoch 1)"
-        return f", {format_joules(joules)} an image{compared}, rate {metrics['rate_mean']:.1%}"
+        return f", {format_joules(joules)} an image{compared}, rate {metrics.rate_mean:.1%}"
 
     def say(self, text: str) -> None:
         """Print a remark (see `Reporter`)."""
@@ -164,19 +165,19 @@ class TensorBoard:
     def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
         """Do nothing: there is one value per epoch."""
 
-    def epoch(self, metrics: dict[str, Any]) -> None:
+    def epoch(self, metrics: EpochMetrics) -> None:
         """Write the numbers of an epoch (see `Reporter`)."""
         run_in_thread(lambda: self._write(metrics))
 
-    def _write(self, metrics: dict[str, Any]) -> None:
+    def _write(self, metrics: EpochMetrics) -> None:
         """Write the numbers of an epoch, those of its layers too."""
-        for key, value in metrics.items():
+        for key, value in metrics.to_dict().items():
             if isinstance(value, int | float) and key != "epoch":
-                self._writer.add_scalar(key, value, metrics["epoch"])
-        for layer in metrics["layers"]:
-            for key in ("joules", "rate", "dead_rate"):
-                if layer[key] is not None:
-                    self._writer.add_scalar(f"{key}/{layer['name']}", layer[key], metrics["epoch"])
+                self._writer.add_scalar(key, value, metrics.epoch)
+        for layer in metrics.layers:
+            for key, figure in (("joules", layer.joules), ("rate", layer.rate), ("dead_rate", layer.dead_rate)):
+                if figure is not None:
+                    self._writer.add_scalar(f"{key}/{layer.name}", figure, metrics.epoch)
 
     def say(self, text: str) -> None:
         """Do nothing: remarks are not numbers."""

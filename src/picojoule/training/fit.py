@@ -151,6 +151,13 @@ def _untouched_random_state(accelerator: str) -> Iterator[None]:
 
 def _fabric(recipe: Recipe, accelerator: str, devices: int) -> Fabric:
     """Choose devices and precision, or refuse what this machine does not have."""
+    most = max(2, os.cpu_count() or 1)  # two processes on one core are for trying things out
+    on_cpu = accelerator == "cpu" or (accelerator == "auto" and not torch.accelerator.is_available())
+    if on_cpu and devices > most:
+        raise PicojouleError(
+            f"{devices} × {accelerator!r} cannot be used here (there is one process for each, and this machine runs "
+            f"{most} at most): choose another accelerator or number of devices"
+        )
     from lightning_fabric import Fabric  # takes a second to import, and only training needs it
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 

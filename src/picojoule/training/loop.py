@@ -12,12 +12,14 @@ import torch.distributed
 from picojoule.data import Batches, RandAugment
 from picojoule.errors import PicojouleError
 from picojoule.io.signals import Interrupted, Stop
-from picojoule.runs.evaluate import Evaluation, Split, measure, summed
-from picojoule.runs.metadata import circumstances
+from picojoule.runs.evaluate import Evaluation
+from picojoule.runs.metadata import run_metadata
+from picojoule.runs.metrics import EpochMetrics
+from picojoule.runs.result import LayerResult, RunResult, Split
 from picojoule.runs.verdict import verdict
 from picojoule.training.budget.controller import BudgetController
 from picojoule.training.checkpoints import Checkpoints, Progress
-from picojoule.training.distributed import all_reduced
+from picojoule.training.distributed import all_reduced, measure, summed
 from picojoule.training.objective import EpochSums, Objective, guard_of
 from picojoule.training.process import Learner, RunProcess
 from picojoule.training.schedules import cosine_share, scheduled_strength
@@ -109,7 +111,7 @@ class Training:
             return self._controller.budget.strength
         return scheduled_strength(self._process.recipe, epoch, batch, len(self._batches))
 
-    def _epoch_metrics(self, epoch: int, sums: EpochSums, seconds: float) -> dict[str, Any]:
+    def _epoch_metrics(self, epoch: int, sums: EpochSums, seconds: float) -> EpochMetrics:
         """Measure the network after an epoch and return the epoch's line of `metrics.jsonl`."""
         if self._controller is not None:
             self._controller.refresh_batch_norm()
@@ -128,22 +130,23 @@ class Training:
                     f"the layer {layer.name} has fallen silent: no spike on the whole validation set (epoch "
                     f"{epoch + 1})"
                 )
-        return {
-            "epoch": epoch,
-            "train_loss": sums.loss,
-            "train_accuracy": sums.accuracy,
-            "train_penalty": sums.penalty / sums.samples if self._learner.penalty is not None else None,
-            "validation_loss": validation.loss,
-            "validation_accuracy": validation.accuracy,
-            "joules": energy.joules if energy is not None else None,
-            "rate_mean": energy.rate_mean if energy is not None else None,
-            "dead_rate": energy.dead_rate if energy is not None else None,
-            "layers": [layer.to_dict() for layer in energy.layers] if energy is not None else [],
-            "lr": self._learner.optimizer.param_groups[0]["lr"],
-            "strength": strength,
-            "target_joules": self._controller.budget.wanted_joules(epoch) if self._controller is not None else None,
-            "seconds": seconds,
-        }
+        layers = tuple(LayerResult.parse(layer.to_dict()) for layer in energy.layers) if energy is not None else ()
+        return EpochMetrics(
+            epoch=epoch,
+            train_loss=sums.loss,
+            train_accuracy=sums.accuracy,
+            train_penalty=sums.penalty / sums.samples if self._learner.penalty is not None else None,
+            validation_loss=validation.loss,
+            validation_accuracy=validation.accuracy,
+            joules=energy.joules if energy is not None else None,
+            rate_mean=energy.rate_mean if energy is not None else None,
+            dead_rate=energy.dead_rate if energy is not None else None,
+            layers=layers,
+            lr=self._learner.optimizer.param_groups[0]["lr"],
+            strength=strength,
+            target_joules=self._controller.budget.wanted_joules(epoch) if self._controller is not None else None,
+            seconds=seconds,
+        )
 
     def _finish(self) -> None:
         """Measure the network that is the run's, and write its weights and its result."""
@@ -153,13 +156,13 @@ class Training:
             another, outcome = self._controller.finish(self._guard.holding if self._guard is not None else [])
             self._validation = None if another else self._validation
         validation = self._validation or self._measure("validation")  # again where a run was resumed at its very end
-        results = {"test": self._measure("test").to_dict(), "validation": validation.to_dict(), **outcome}
+        splits = {"test": self._measure("test").to_dict(), "validation": validation.to_dict()}
         if not process.is_first:
             return
-        results |= circumstances(process.recipe, process.fabric)
+        result = RunResult.parse({**splits, **outcome, **run_metadata(process.recipe, process.fabric)})
         process.run.write_weights(self._learner.model.state_dict())
-        process.run.write_result(results)
-        said = verdict(results)
+        process.run.write_result(result)
+        said = verdict(result)
         if said is not None:
             process.say(said)
 
@@ -167,7 +170,7 @@ class Training:
         """Evaluate the network on one split, over all processes."""
         process = self._process
         synapses, model = self._learner.synapses, self._learner.model
-        measured = measure(model, process.recipe, process.data, split, synapses, process.fabric)
+        measured = measure(process.fabric, model, process.recipe, process.data, split, synapses)
         if not math.isfinite(measured.loss):
             raise self._diverged(f"the {split} loss became {measured.loss}")
         return measured

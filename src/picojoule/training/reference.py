@@ -40,7 +40,8 @@ def reference_figure(run: Run, recipe: Recipe) -> float | None:
                 f"{said} is a run with {section}.{key} = {theirs!r}, and this one has {ours!r}, so what they spend "
                 "cannot be compared: name a run with the same, or leave it out"
             )
-    figure = reference.figure("validation", "joules" if budget else "synops")
+    validation = reference.result.validation
+    figure = validation.joules if budget else validation.synops
     if not figure:
         raise PicojouleError(f"{said} is a run that spends nothing: name one that fires, or leave it out")
     return figure
@@ -59,7 +60,7 @@ def baseline_joules(run: Run, recipe: Recipe, say: Callable[[str], None]) -> flo
     """
     baseline = Run(run.path.parent / recipe.unpenalised.name)
     try:
-        return baseline.figure("validation", "joules") if baseline.finished else None
+        return baseline.result.validation.joules if baseline.finished else None
     except PicojouleError as fault:  # it only stands beside: no reason to refuse what was trained
         say(f"the fully trained baseline is left out of the result: {fault}")
         return None

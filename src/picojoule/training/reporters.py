@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Protocol
+from typing import Protocol
 
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
+from picojoule.runs.metrics import EpochMetrics
 
 
 class Reporter(Protocol):
@@ -37,7 +38,7 @@ class Reporter(Protocol):
             accuracy: Accuracy of the epoch so far, as a fraction.
         """
 
-    def epoch(self, metrics: dict[str, Any]) -> None:
+    def epoch(self, metrics: EpochMetrics) -> None:
         """Hear that an epoch is done.
 
         Args:
@@ -64,7 +65,7 @@ class LogReporter:
     def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
         """Do nothing."""
 
-    def epoch(self, metrics: dict[str, Any]) -> None:
+    def epoch(self, metrics: EpochMetrics) -> None:
         """Do nothing."""
 
     def end(self) -> None:

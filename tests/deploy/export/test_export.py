@@ -53,7 +53,7 @@ def test_a_trained_run_keeps_the_bounds(run: pj.Run, command: Command, tmp_path:
     print(to, found)
     assert found.samples == 1000
     assert found.within_bounds
-    assert run.result["test"]["accuracy"] > 0.7  # it is a network that has learned something
+    assert run.result.test.accuracy > 0.7  # it is a network that has learned something
 
 
 def test_the_file_goes_into_the_run_and_is_written_again_alike(run: pj.Run, command: Command) -> None:
@@ -85,7 +85,7 @@ def test_mistakes_are_one_sentence(
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     for arguments, parts in {
         (str(run.path), "--to", "nirr"): ("'nirr'", "did you mean 'nir'"),
-        (str(tmp_path), "--to", "nir"): ("no run folder",),
+        (str(tmp_path), "--to", "nir"): ("not a run folder",),
         (str(relu.path), "--to", "nir"): ("no spiking layer",),
         (str(run.path), "--to", "nir", "--out", str(tmp_path / "no" / "a.nir")): ("does not exist", "--out"),
         (str(run.path), "--to", "nir", "--out", "."): ("is a folder", "--out"),

@@ -85,7 +85,7 @@ def test_lines_where_nobody_watches(jobs: list[Job], capsys: pytest.CaptureFixtu
     captured = capsys.readouterr()
     assert captured.out == ""
     names = [job.recipe.name for job in jobs]
-    accuracy = finished.result["test"]["accuracy"]
+    accuracy = finished.result.test.accuracy
     lines = captured.err.splitlines()
     assert lines[0] == "5 runs: 1 done, 1 running, 2 waiting, 1 failed; about 0:01:59 left"
     assert lines[1:-1] == [

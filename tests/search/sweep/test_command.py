@@ -53,7 +53,7 @@ def test_a_table_and_then_json_of_the_same_runs(sweep: Command, tmp_path: Path) 
     for entry, recipe in zip(content["runs"], recipes, strict=True):
         run = pj.Run.at(entry["path"])
         assert run.recipe == recipe
-        assert run.result["test"]["accuracy"] == entry["accuracy"]
+        assert run.result.test.accuracy == entry["accuracy"]
 
 
 def test_a_run_that_fails_is_named_with_its_reason(sweep: Command) -> None:

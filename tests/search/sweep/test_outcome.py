@@ -35,7 +35,7 @@ def test_as_json(outcome: Outcome) -> None:
     for entry, run in zip(content["runs"], outcome.runs, strict=True):
         assert (Path(entry["path"]), entry["name"]) == (run.path, run.path.name)
         for measure in ("accuracy", "loss", "joules", "synops", "rate_mean", "dead_rate"):
-            assert entry[measure] == run.result["test"][measure]
+            assert entry[measure] == getattr(run.result.test, measure)
     (failure,) = content["failures"]
     assert failure["reason"] == "the disk is full"
     assert failure["name"] == outcome.failures[0].recipe.name
@@ -46,7 +46,7 @@ def test_as_table(outcome: Outcome) -> None:
     text = as_text(outcome.table())
     for run in outcome.runs:
         assert run.path.name in text
-        assert f"{run.result['test']['accuracy']:.2%}" in text
+        assert f"{run.result.test.accuracy:.2%}" in text
     for title in ("neuron.kind", "optimizer.weight_decay", "0.25", "relu"):
         assert title in text
     assert "seed" not in text  # the name says it already

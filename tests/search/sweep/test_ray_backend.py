@@ -248,7 +248,7 @@ def test_what_a_killed_driver_left_on_a_machine_is_not_taken_for_another_model(
 def test_a_run_folder_keeps_the_name_of_its_copies_until_it_is_made_anew(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "a"
     first = ray_backend._copy_name(folder)
-    assert ray_backend._copy_name(folder) == first != ray_backend._ticket(tmp_path / "runs" / "b")
+    assert ray_backend._copy_name(folder) == first != ray_backend._copy_name(tmp_path / "runs" / "b")
     (folder / ".ticket").write_text("../../elsewhere")
     second = ray_backend._copy_name(folder)
     assert second.isalnum()

@@ -112,7 +112,7 @@ def test_the_number_of_steps_must_be_said() -> None:
 
 def test_a_single_step_neuron_cannot_hold_all_steps_in_one_call() -> None:
     net = nn.Sequential(nn.Linear(4, 3), neuron.IFNode(), nn.Linear(3, 2))
-    with pytest.raises(PicojouleError, match="'1' takes one time step a call"):
+    with pytest.raises(PicojouleError, match="'1' takes one time step per call"):
         pj.trace(net, torch.zeros(STEPS, 1, 4), **TIMED)
 
 

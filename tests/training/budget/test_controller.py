@@ -24,7 +24,7 @@ LONG = ("penalty.strength=0", "training.epochs=16", "data.limit=1000", "training
 
 
 def share(run: pj.Run) -> float:
-    return float(run.result["validation"]["joules"] / run.result["reference_joules"])
+    return float(run.result.validation.joules / run.result.reference_joules)
 
 
 @pytest.mark.slow
@@ -41,15 +41,15 @@ def share(run: pj.Run) -> float:
 )
 def test_a_run_ends_at_its_budget(tmp_path: Path, target: float, overrides: tuple[str, ...]) -> None:
     run = pj.fit(tiny.recipe(*LONG, f"penalty.budget={target}", *overrides), tmp_path)
-    reference = run.result["reference_joules"]
-    assert run.result["budget"]["target_joules"] == pytest.approx(target * reference)
-    assert run.result["budget"]["met"]
+    reference = run.result.reference_joules
+    assert run.result.budget.target_joules == pytest.approx(target * reference)
+    assert run.result.budget.met
     assert abs(share(run) - target) <= max(0.03 * target, 0.006)
-    assert run.result["validation"]["joules"] == run.metrics[run.result["budget"]["epoch"]]["joules"]
-    assert pj.evaluate(run, "validation").energy.joules == run.result["validation"]["joules"]  # type: ignore[union-attr]
-    assert run.metrics[0]["strength"] == 0
-    assert run.metrics[0]["target_joules"] is None
-    wanted = [entry["target_joules"] for entry in run.metrics if entry["target_joules"] is not None]
+    assert run.result.validation.joules == run.metrics[run.result.budget.epoch].joules
+    assert pj.evaluate(run, "validation").energy.joules == run.result.validation.joules  # type: ignore[union-attr]
+    assert run.metrics[0].strength == 0
+    assert run.metrics[0].target_joules is None
+    wanted = [entry.target_joules for entry in run.metrics if entry.target_joules is not None]
     assert wanted == sorted(wanted, reverse=True)
     assert wanted[-1] == pytest.approx(target * reference)
 
@@ -58,15 +58,15 @@ def test_the_reference_is_the_unpenalised_network_and_its_full_training_is_named
     baseline = pj.fit(tiny.recipe(*SHORT), tmp_path)
     watcher = Watcher()
     run = pj.fit(tiny.recipe(*SHORT, "penalty.budget=90%"), tmp_path, reporters=[watcher])
-    assert run.result["reference_joules"] == run.metrics[0]["joules"] == baseline.metrics[0]["joules"]
-    assert run.result["budget"]["baseline_joules"] == baseline.result["validation"]["joules"]
+    assert run.result.reference_joules == run.metrics[0].joules == baseline.metrics[0].joules
+    assert run.result.budget.baseline_joules == baseline.result.validation.joules
     assert any("of the fully trained baseline's" in text for text in watcher.said)
 
 
 def test_a_named_baseline_run_gives_the_reference(tmp_path: Path) -> None:
     baseline = pj.fit(tiny.recipe(*SHORT, "seed=5"), tmp_path)
     run = pj.fit(tiny.recipe(*SHORT, "penalty.budget=50%", f"penalty.reference={baseline.path.name}"), tmp_path)
-    assert run.result["reference_joules"] == baseline.result["validation"]["joules"]
+    assert run.result.reference_joules == baseline.result.validation.joules
     with pytest.raises(pj.PicojouleError, match=r"energy\.hardware"):
         pj.fit(
             tiny.recipe(
@@ -109,7 +109,7 @@ def test_any_network_is_controlled_and_left_as_it_was(
 
     monkeypatch.setattr(setup, "build_model", build)
     run = pj.fit(tiny.recipe(*SHORT, "penalty.budget=50%", *overrides), tmp_path)
-    assert run.metrics[-1]["strength"] != 0
+    assert run.metrics[-1].strength != 0
     [(model, before)] = built
     assert settings(model) == before
 
@@ -142,21 +142,21 @@ def test_a_budget_out_of_reach_is_not_claimed(tmp_path: Path) -> None:
     recipe = tiny.recipe(*SHORT, "training.epochs=8", "optimizer.lr=0.2", "penalty.budget=0.01%", "penalty.guard=false")
     watcher = Watcher()
     run = pj.fit(recipe, tmp_path, reporters=[watcher])
-    outcome, validation = run.result["budget"], run.result["validation"]
-    assert not outcome["met"]
-    assert outcome["silenced"]
-    first = outcome["silenced"][0]
-    assert run.metrics[first["epoch"]]["joules"] == first["joules"]
+    outcome, validation = run.result.budget, run.result.validation
+    assert not outcome.met
+    assert outcome.silenced
+    first = outcome.silenced[0]
+    assert run.metrics[first.epoch].joules == first.joules
     sentence = watcher.said[-1]
     for words in (
-        f"the budget of {format_joules(outcome['target_joules'])} (0.0% of the unpenalised ",
-        f"is missed: the nearest network, that of epoch {outcome['epoch'] + 1}, spends ",
-        f"the layer {first['layer']} fell silent in epoch {first['epoch'] + 1}, at {format_joules(first['joules'])}",
+        f"the budget of {format_joules(outcome.target_joules)} (0.0% of the unpenalised ",
+        f"is missed: the nearest network, that of epoch {outcome.epoch + 1}, spends ",
+        f"the layer {first.layer} fell silent in epoch {first.epoch + 1}, at {format_joules(first.joules)}",
         "; ask for more energy, or train with penalty.guard=true",
     ):
         assert words in sentence
-    assert all(layer["rate"] > 0 for layer in validation["layers"])
-    assert validation["joules"] == run.metrics[outcome["epoch"]]["joules"]
+    assert all(layer.rate > 0 for layer in validation.layers)
+    assert validation.joules == run.metrics[outcome.epoch].joules
     again = Watcher()
     pj.fit(recipe, tmp_path, reporters=[again])
     assert again.said == [sentence]
@@ -167,11 +167,11 @@ def test_a_budget_out_of_reach_is_not_claimed(tmp_path: Path) -> None:
 def test_the_guard_keeps_every_layer_firing(tmp_path: Path) -> None:
     overrides = ("penalty.strength=1000", "training.epochs=24", "data.limit=400")
     free, guarded = (
-        pj.fit(tiny.recipe(*overrides, *more), tmp_path).result["validation"]["layers"]
+        pj.fit(tiny.recipe(*overrides, *more), tmp_path).result.validation.layers
         for more in ((), ("penalty.guard=true",))
     )
-    assert min(layer["rate"] for layer in free) == 0
-    assert min(layer["rate"] for layer in guarded) > 0
+    assert min(layer.rate for layer in free) == 0
+    assert min(layer.rate for layer in guarded) > 0
 
 
 def test_a_network_that_never_fires_has_nothing_to_bring_down(tmp_path: Path) -> None:
@@ -189,5 +189,5 @@ def test_a_budget_run_that_diverges_is_not_told_to_lower_a_strength_that_it_has_
 @pytest.mark.parametrize("kind", ["total", "balance"])
 def test_other_penalties_are_controlled_by_the_energy_too(tmp_path: Path, kind: str) -> None:
     run = pj.fit(tiny.recipe(*SHORT, "penalty.budget=50%", f"penalty.kind={kind}"), tmp_path)
-    assert run.result["budget"]["target_joules"] == pytest.approx(0.5 * run.metrics[0]["joules"])
-    assert run.metrics[-1]["strength"] != 0
+    assert run.result.budget.target_joules == pytest.approx(0.5 * run.metrics[0].joules)
+    assert run.metrics[-1].strength != 0

@@ -11,15 +11,17 @@ import pytest
 import picojoule as pj
 import tiny
 from picojoule import cli
+from picojoule.runs.result import RunResult
 from picojoule.runs.verdict import missed, verdict
 from tiny import Watcher
 
 
-def ended(guard: bool | None = None, **outcome: object) -> dict[str, object]:
+def ended(guard: bool | None = None, **outcome: object) -> dict[str, Any]:
     """A result of 30 % where 20 % was asked for."""
     budget = {"target_joules": 2e-6, "met": False, "epoch": 6, "baseline_joules": None, "silenced": [], "held": []}
     recipe = {"penalty": {"guard": guard}}
     return {
+        "test": tiny.figures(),
         "reference_joules": 1e-5,
         "validation": tiny.figures(joules=3e-6),
         "budget": budget | outcome,
@@ -52,7 +54,7 @@ def ended(guard: bool | None = None, **outcome: object) -> dict[str, object]:
     ],
 )
 def test_a_missed_budget_in_one_sentence(outcome: dict[str, Any], words: str) -> None:
-    said = verdict(ended(**outcome))
+    said = verdict(RunResult.parse(ended(**outcome)))
     assert said is not None
     head = "the budget of 2.00 µJ (20.0% of the unpenalised 10.0 µJ) is missed: the nearest network, that of epoch 7, "
     assert said.startswith(head)
@@ -60,11 +62,11 @@ def test_a_missed_budget_in_one_sentence(outcome: dict[str, Any], words: str) ->
 
 
 def test_a_budget_met_in_one_sentence() -> None:
-    assert verdict(ended(met=True, target_joules=3e-6, held=["spike2"])) == (
+    assert verdict(RunResult.parse(ended(met=True, target_joules=3e-6, held=["spike2"]))) == (
         "the budget of 3.00 µJ (30.0% of the unpenalised 10.0 µJ) is met: the network, that of epoch 7, spends 3.00 µJ "
         "(30.0%)"
     )
-    assert verdict({"validation": {"joules": 3e-6}}) is None
+    assert verdict(RunResult.parse({"test": tiny.figures(), "validation": tiny.figures()})) is None
 
 
 @pytest.mark.parametrize("met", [False, True])
@@ -74,7 +76,9 @@ def test_commands_on_a_run_that_missed_its_budget_say_so(
     run = pj.fit(
         tiny.recipe("penalty.strength=0", "training.epochs=4", "penalty.budget=50%"), tmp_path, reporters=[Watcher()]
     )
-    run.write_text("result.json", json.dumps(run.result | {"budget": run.result["budget"] | {"met": met}}))
+    run.write_text(
+        "result.json", json.dumps(run.result.to_dict() | {"budget": run.result.budget.to_dict() | {"met": met}})
+    )
     recipe = str(run.path / "recipe.toml")
     for arguments in (
         ("train", recipe, "--into", str(tmp_path)),
@@ -104,9 +108,9 @@ def test_commands_on_a_run_that_missed_its_budget_say_so(
 )
 def test_a_result_with_a_damaged_budget_is_refused(tmp_path: Path, damage: dict[str, object]) -> None:
     run = pj.Run(tmp_path)
-    result = ended() | {"test": tiny.figures()}
+    result = ended()
     run.write_text("result.json", json.dumps(result))
-    assert missed(run) == verdict(result)
+    assert missed(run) == verdict(RunResult.parse(result))
     run.write_text("result.json", json.dumps(result | damage))
-    with pytest.raises(pj.PicojouleError, match=r"result\.json is no result of picojoule .*: remove it and run"):
+    with pytest.raises(pj.PicojouleError, match=r"result\.json is not a valid result .*: remove it and run"):
         missed(run)

@@ -172,7 +172,7 @@
     const left = 1 - told.reduce((sum, [, share]) => sum + share, 0);
     const spent = left < -0.005 ? " (more is spent there)" : "";
     const others = rest ? [`the other ${rest === 1 ? "layer" : `${rest} layers`} ${percent(left, 0)}${spent}`] : [];
-    return `${joules(total)} saved an image: ${[...told.map(([name, share]) => `${name} ${percent(share, 0)}`), ...others].join(", ")}.`;
+    return `${joules(total)} saved per image: ${[...told.map(([name, share]) => `${name} ${percent(share, 0)}`), ...others].join(", ")}.`;
   }
 
   function measuredShares(run) {

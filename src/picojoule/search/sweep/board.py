@@ -174,9 +174,9 @@ def _state(job: Job) -> str:
 
 def _result(job: Job) -> str:
     """Write accuracy and energy of a finished run."""
-    test = job.run.result["test"]
-    energy = "" if test["joules"] is None else f", {format_joules(test['joules'])}"
-    return f"accuracy {test['accuracy']:.1%}{energy}"
+    test = job.run.result.test
+    energy = "" if test.joules is None else f", {format_joules(test.joules)}"
+    return f"accuracy {test.accuracy:.1%}{energy}"
 
 
 def _duration(seconds: float) -> str:

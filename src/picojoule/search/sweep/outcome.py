@@ -55,9 +55,10 @@ class Outcome:
                     "name": recipe.name,
                     "path": str(run.path),
                     "varied": _values(recipe, keys),
-                    **{measure: run.result["test"][measure] for measure in _MEASURES},
+                    **{measure: getattr(test, measure) for measure in _MEASURES},
                 }
                 for run, recipe in zip(self.runs, recipes, strict=True)
+                for test in [run.result.test]
             ],
             "failures": [
                 {"name": recipe.name, "varied": _values(recipe, keys), "reason": failure.reason}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from picojoule.errors import PicojouleError, memory_ran_out
 from picojoule.io.signals import Interrupted
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Busy, Run
+from picojoule.runs.metrics import EpochMetrics
 from picojoule.search.sweep.jobs import Begun, Ended, Event, Locked, Reached, Said
 from picojoule.training import fit
 from picojoule.training.display import Throttle
@@ -39,9 +39,9 @@ class Messenger:
         if self._reporting.due():
             self._tell(Reached(epoch, batch))
 
-    def epoch(self, metrics: dict[str, Any]) -> None:
+    def epoch(self, metrics: EpochMetrics) -> None:
         """Report that an epoch is done (see `Reporter`)."""
-        self._tell(Reached(metrics["epoch"] + 1, 0))
+        self._tell(Reached(metrics.epoch + 1, 0))
 
     def say(self, text: str) -> None:
         """Report a remark (see `Reporter`)."""

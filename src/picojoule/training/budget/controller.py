@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from picojoule.data import Batches, Images
-from picojoule.runs.evaluate import Evaluation, measure
+from picojoule.runs.evaluate import Evaluation
 from picojoule.runs.model import load_weights
 from picojoule.spikes.watch import watch
 from picojoule.training.budget.batch_norm import by_batch_statistics, recompute_running_averages
 from picojoule.training.budget.budget import Budget
 from picojoule.training.budget.selection import Candidate, Selection
-from picojoule.training.distributed import all_reduced
+from picojoule.training.distributed import all_reduced, measure
 from picojoule.training.process import Learner, RunProcess
 from picojoule.training.reference import baseline_joules
 
@@ -118,7 +118,7 @@ class BudgetController:
         process, learner, validation = self.process, self.learner, self.process.data.validation
         every = max(len(validation) // CHECKED_IMAGES, 1)
         few = replace(process.data, validation=Images(validation.images[::every], validation.labels[::every]))
-        energy = measure(learner.model, process.recipe, few, "validation", learner.synapses, process.fabric).energy
+        energy = measure(process.fabric, learner.model, process.recipe, few, "validation", learner.synapses).energy
         learner.model.train()
         assert energy is not None  # a budget is one of spikes
         return energy.joules

@@ -1,0 +1,73 @@
+"""The JSON schemas of recipes, results and metrics: in the docs, from the command, and true of what runs leave."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import picojoule as pj
+import tiny
+from picojoule.cli import main
+from picojoule.runs.schema import SchemaName, schema
+
+ROOT = Path(__file__).parents[2]
+NAMES: tuple[SchemaName, ...] = ("recipe", "result", "metrics")
+
+
+def accepts(name: SchemaName, content: Any) -> bool:
+    return jsonschema.Draft202012Validator(schema(name)).is_valid(content)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_docs_have_the_schema_of_this_version(name: SchemaName) -> None:
+    jsonschema.Draft202012Validator.check_schema(schema(name))
+    path = ROOT / "docs" / "schemas" / f"{name}.json"
+    assert json.loads(path.read_text(encoding="utf-8")) == schema(name), f"picojoule schema {name} --out {path}"
+
+
+def test_what_the_project_has_stored_is_as_the_schemas_say() -> None:
+    for path in sorted((ROOT / "results").rglob("result.json"))[::10]:
+        assert accepts("result", json.loads(path.read_text(encoding="utf-8"))), path
+        for line in path.with_name("metrics.jsonl").read_text(encoding="utf-8").splitlines():
+            assert accepts("metrics", json.loads(line)), path
+        recipe = pj.Recipe.load(path.with_name("recipe.toml"))
+        assert accepts("recipe", recipe.model_dump(exclude_none=True)), path
+
+
+def test_a_mistake_is_none_of_the_schemas() -> None:
+    good = {"test": tiny.figures(), "validation": tiny.figures()}
+    assert accepts("result", good)
+    assert not accepts("result", good | {"test": tiny.figures() | {"accuracy": 91.5}})
+    assert not accepts("result", {"test": tiny.figures()})
+    assert accepts("metrics", tiny.epoch())
+    assert not accepts("metrics", tiny.epoch() | {"joules": "few"})
+    recipe = tiny.recipe().model_dump(exclude_none=True)
+    assert accepts("recipe", recipe)
+    assert not accepts("recipe", recipe | {"data": {"name": "mnist"}})
+    assert not accepts("recipe", recipe | {"penalty": {"strenght": 3.0}})
+    assert not accepts("recipe", recipe | {"neuron": {"kind": "lif", "leak": 1.5}})
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def command(*arguments: str) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["picojoule", "schema", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        said = capsys.readouterr()
+        return stop.value.code, said.out, said.err
+
+    status, out, err = command("result")
+    assert (status, json.loads(out), err) == (0, schema("result"), "")
+    status, out, _ = command()
+    assert (status, list(json.loads(out))) == (0, list(NAMES))
+    path = tmp_path / "metrics.schema.json"
+    assert command("metrics", "--out", str(path)) == (0, f"{path}\n", "")
+    assert json.loads(path.read_text(encoding="utf-8")) == schema("metrics")
+    status, out, err = command("reslt")
+    assert (status, out) == (2, "")
+    assert err == "picojoule: unknown schema 'reslt': did you mean 'result'? choose one of recipe, result, metrics\n"
