@@ -32,13 +32,13 @@ def test_three_digits_and_the_fitting_unit(joules: float | None, text: str) -> N
 
 
 @pytest.mark.parametrize("exponent", range(-12, 3))
-@pytest.mark.parametrize("digits", [1.0, 1.004, 1.005, 9.994, 9.995, 9.9999])
-def test_what_is_written_is_within_half_of_the_last_digit(digits: float, exponent: int) -> None:
-    joules = digits * 10.0**exponent
-    number, unit = format_joules(joules).split(" ")
-    assert "e" not in number or joules >= 999
-    written = float(number) * {"J": 1.0, "mJ": 1e-3, "µJ": 1e-6, "nJ": 1e-9, "pJ": 1e-12}[unit]
-    assert written == pytest.approx(joules, rel=0.0051)
+def test_what_is_written_is_within_half_of_the_last_digit(exponent: int) -> None:
+    for digits in (1.0, 1.004, 1.005, 9.994, 9.995, 9.9999):
+        joules = digits * 10.0**exponent
+        number, unit = format_joules(joules).split(" ")
+        assert "e" not in number or joules >= 999
+        written = float(number) * {"J": 1.0, "mJ": 1e-3, "µJ": 1e-6, "nJ": 1e-9, "pJ": 1e-12}[unit]
+        assert written == pytest.approx(joules, rel=0.0051)
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,15 @@ def test_the_integers_of_the_paper(name: str, convention: Any) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "macs"),
+    [("cnn7", 64 * 15 * 15 * 9), ("vgg11", 64 * 3 * (3 * 32 - 2) ** 2), ("resnet18", 64 * 3 * (3 * 32 - 2) ** 2)],
+)
+def test_the_encoders_of_the_paper(name: str, macs: int) -> None:
+    net = zoo.create(name)
+    assert trace(net, torch.zeros(1, *net.input_shape)).encoder_macs == macs
+
+
 def test_exact_and_uniform_differ_by_neuron_and_agree_in_total() -> None:
     net = zoo.create("cnn7")
     exact, uniform = (trace(net, torch.zeros(1, 1, 32, 32), psi=p)["spike1"] for p in ("exact", "uniform"))
