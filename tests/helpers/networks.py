@@ -33,6 +33,18 @@ class Network(nn.Module):
         raise NotImplementedError
 
 
+class Mixed(nn.Module):
+    """A layer of spikes, and between it and the last synapses whatever a function makes of them."""
+
+    def __init__(self, mix: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.encoder, self.spike, self.head, self.mix = nn.Linear(4, 4), pj.Spike(), nn.Linear(4, 3), mix
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.head(self.mix(self.spike(self.encoder(x))))
+        return result
+
+
 class Chain(Network):
     """One layer after the other. With a time axis, spiking layers see [T, B, …] or [B, T, …], others see it folded."""
 

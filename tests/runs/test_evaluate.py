@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from lightning_fabric import Fabric
 
 import picojoule as pj
 import tiny
-from picojoule.cli import main
+from command_line import Command
 from two_processes import measured
 
 FIELDS = (
@@ -22,24 +20,10 @@ FIELDS = (
     "rate_mean rate_sum dead_rate steps psi hardware layers"
 ).split()
 
-Command = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> pj.Run:
     return pj.fit(tiny.recipe("model.name=tiny:pooled"), tmp_path_factory.mktemp("runs"))
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    def command(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["picojoule", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
-
-    return command
 
 
 @pytest.mark.parametrize("steps", ["10001", str(10**30)])

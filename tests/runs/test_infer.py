@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +12,8 @@ from PIL import Image
 
 import picojoule as pj
 import tiny
-from picojoule.cli import main
+from command_line import Command
 from picojoule.data.picture import read_picture
-
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -35,18 +31,6 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     Image.fromarray(images[1]).convert("RGB").save(paths[1])
     Image.fromarray(images[2]).resize((64, 64)).save(paths[2])
     return paths
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    def command(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["picojoule", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
-
-    return command
 
 
 @pytest.mark.parametrize("engine", ["events", "dense"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,10 @@ from PIL import Image
 
 import picojoule as pj
 import tiny
-from picojoule.cli import main, streams
+from command_line import Command
+from picojoule.cli import streams
 from picojoule.runs.model import build_model
 
-Command = Callable[..., tuple[int, str, str]]
 RUN_COMMANDS = [("evaluate",), ("infer", "--split", "test", "--limit", "1"), ("export", "--to", "onnx")]
 
 STRANGE = """
@@ -27,18 +26,6 @@ def build(classes, in_channels, neuron):
     import tiny
     return tiny.net(classes, in_channels, neuron)
 """
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    def command(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["picojoule", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
-
-    return command
 
 
 @pytest.fixture(scope="module")

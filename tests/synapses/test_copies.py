@@ -9,19 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from networks import Mixed
 from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import Spike
 from picojoule.synapses.trace import trace
-
-
-class Mixed(nn.Module):
-    def __init__(self, mix: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.encoder, self.spike, self.head, self.mix = nn.Linear(4, 4), Spike(), nn.Linear(4, 3), mix
-
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.head(self.mix(self.spike(self.encoder(x))))
-        return result
 
 
 def without_gradient(z: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
+from networks import Mixed
 from picojoule.errors import PicojouleError
 from picojoule.neurons.lif import LIF
 from picojoule.neurons.spike import Spike
@@ -122,16 +123,6 @@ def test_weights_that_are_computed_did_run(changed: Callable[[nn.Module], Any]) 
     net = nn.Sequential(nn.Linear(4, 4), Spike(), nn.Linear(4, 3))
     changed(net[2])
     assert trace(net, torch.zeros(1, 4)).synapses == 12
-
-
-class Mixed(nn.Module):
-    def __init__(self, mix: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.encoder, self.spike, self.head, self.mix = nn.Linear(4, 4), Spike(), nn.Linear(4, 3), mix
-
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.head(self.mix(self.spike(self.encoder(x))))
-        return result
 
 
 MIXES: dict[str, Callable[[Tensor], Tensor]] = {

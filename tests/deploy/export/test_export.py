@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +14,13 @@ import torch
 import picojoule as pj
 import tiny
 from agreement import compare, nir_executor, onnx_executor
-from picojoule.cli import main
-
-Command = Callable[..., tuple[int, str, str]]
+from command_line import Command
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> pj.Run:
     recipe = tiny.recipe("data.limit=1000", "training.epochs=8", "penalty.strength=0.1")
     return pj.fit(recipe, tmp_path_factory.mktemp("runs"))
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    def command(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["picojoule", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
-
-    return command
 
 
 @pytest.mark.parametrize("to", pj.export.names())
