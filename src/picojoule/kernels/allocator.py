@@ -39,6 +39,8 @@ def retain_freed_memory() -> Iterator[None]:
 
     >>> with retain_freed_memory():
     ...     total = sum(len(bytes(1 << 20)) for _ in range(3))
+    >>> total
+    3145728
     """
     libc = _glibc() if Switch.ALLOCATOR.is_on else None
     if libc is None:
