@@ -461,7 +461,7 @@ def test_mixed_pools_and_several_inputs_are_refused() -> None:
 
 @pytest.mark.parametrize("steps", [0, 1.5, True])
 def test_steps_that_are_no_number_of_them_are_refused(steps: Any) -> None:
-    with pytest.raises(pj.PicojouleError, match="no number of time steps"):
+    with pytest.raises(pj.PicojouleError, match="not a valid number of time steps"):
         convert(small(), steps)
 
 

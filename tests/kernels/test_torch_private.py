@@ -78,7 +78,6 @@ OWNERS: dict[str, tuple[Callable[[], Any], str]] = {
     "torch.utils._pytree.tree_map_only": (lambda: torch.utils._pytree, "tree_map_only"),
     "torch.utils._python_dispatch": (lambda: torch.utils, "_python_dispatch"),
     "torch.utils._python_dispatch.TorchDispatchMode": (lambda: torch.utils._python_dispatch, "TorchDispatchMode"),
-    "OpOverload._opname": (lambda: torch.ops.aten.add.Tensor, "_opname"),
     "torch.cpu._is_avx512_bf16_supported": (lambda: torch.cpu, "_is_avx512_bf16_supported"),
     "torch.cpu._is_amx_tile_supported": (lambda: torch.cpu, "_is_amx_tile_supported"),
 }

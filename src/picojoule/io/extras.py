@@ -36,6 +36,7 @@ def explained(fault: ModuleNotFoundError, what: str) -> Exception:
     picojoule.report needs the package altair: install it with `pip install 'picojoule[report]'`
     """
     package = (fault.name or "").partition(".")[0]
+    package = "numba" if package == "llvmlite" else package  # its compiler, which nobody installs alone
     if package not in EXTRA_OF:
         return fault
     return PicojouleError(

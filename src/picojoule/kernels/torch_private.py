@@ -42,7 +42,6 @@ __all__ = [
     "has_compiled_forward",
     "is_transformed",
     "is_view",
-    "operator_name",
     "operator_namespace",
     "padding_of",
     "pruned_tensor_name",
@@ -211,16 +210,6 @@ def operator_namespace(func: object) -> str | None:
     if isinstance(func, torch._ops.OpOverloadPacket):
         return func._qualified_op_name.partition("::")[0]
     return None
-
-
-def operator_name(operator: Any) -> str:
-    """Return the name of an operator of an exported graph without namespace and overload: `aten.add.Tensor` is `add`.
-
-    >>> operator_name(torch.ops.aten.add.Tensor)
-    'add'
-    """
-    name: str = operator._opname
-    return name
 
 
 def extension_library() -> str:

@@ -185,11 +185,9 @@ def load_kernels() -> Callable[..., None]:
         PicojouleError: If Numba is not installed.
     """
     try:
-        import numba  # noqa: F401
+        from picojoule.deploy.events import kernels
     except ModuleNotFoundError as fault:
         raise explained(fault, "the event engine") from None
-    from picojoule.deploy.events import kernels
-
     execute: Callable[..., None] = kernels.execute
     return execute
 

@@ -64,7 +64,7 @@ def operation_name(node: fx.Node) -> str:
     target = node.target
     if isinstance(target, str):
         return target
-    return str(getattr(target, "_opname", None) or getattr(target, "__name__", target))
+    return str(getattr(getattr(target, "overloadpacket", target), "__name__", target))
 
 
 def node_name(node: fx.Node, model: nn.Module | None = None) -> str:
