@@ -30,11 +30,11 @@ help:  ## list the targets
 # The examples of a document build on each other, so one process runs them all.
 check: lint types layers  ## lint, types, layers and the fast tests
 	$(BIN)/pytest -q README.md docs/*.md
-	$(BIN)/pytest -q -n $(WORKERS) -m "not slow" src tests
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not slow" src tests
 
 test: lint types layers browser  ## everything: check, the slow tests, other frameworks, and the wheel in a clean environment
 	$(BIN)/pytest -q README.md docs/*.md
-	$(BIN)/pytest -q -n $(WORKERS) src tests
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup src tests
 	$(MAKE) peers
 	$(MAKE) wheel
 

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from torch import Tensor
 
 from oracle import count
+from picojoule.errors import PicojouleError
 from picojoule.synapses.rules import PASSING, Call
 from picojoule.synapses.rules.passing import added
 from picojoule.synapses.rules.synaptic import SYNAPTIC, convolution
@@ -21,7 +22,7 @@ from random_networks import FOCI, Network, networks
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")]
 
-EXAMPLES = 22
+EXAMPLES = 12
 
 
 def compare(network: Network) -> None:
@@ -64,8 +65,8 @@ def test_random_networks_agree_with_the_oracle(monkeypatch: pytest.MonkeyPatch) 
         in_networks.update([*fired, "networks"])
 
     on_random_networks(compare_and_tell)
-    assert in_networks["networks"] >= 500
-    assert {label: in_networks[label] for label in labels.values() if in_networks[label] < 20} == {}
+    assert in_networks["networks"] >= 270
+    assert {label: in_networks[label] for label in labels.values() if in_networks[label] < 10} == {}
 
 
 # ---------------------------------------------------------------------------------------------------------- wrong rules
@@ -111,5 +112,8 @@ def test_a_wrong_rule_is_caught(wrong: str, monkeypatch: pytest.MonkeyPatch) -> 
     names, rule = WRONG[wrong]
     for name in names.split():
         monkeypatch.setitem(SYNAPTIC if name in SYNAPTIC else PASSING, name, rule)
-    with pytest.raises(AssertionError):
-        on_random_networks(compare, phases=[Phase.generate], database=None)
+    # By the comparison, or by the trace itself where the wrong rule makes numbers that no network can have.
+    with pytest.raises((AssertionError, PicojouleError)):
+        on_random_networks(
+            compare, phases=[Phase.generate], database=None, derandomize=True, report_multiple_bugs=False
+        )

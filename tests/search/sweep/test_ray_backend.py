@@ -21,6 +21,8 @@ from picojoule.search.sweep import Job, ray_backend
 from picojoule.search.sweep.ray_backend import RayBackend
 from tiny import traces
 
+pytestmark = pytest.mark.xdist_group("ray")  # one worker, so that one cluster is started
+
 
 class Quiet:
     def __init__(self, on_progress: Callable[[Job], None] = lambda job: None) -> None:
@@ -95,7 +97,7 @@ def all_traces(runs: Sequence[pj.Run]) -> dict[str, Any]:
 @pytest.mark.slow
 def test_a_sweep_on_a_cluster_of_its_own_gives_the_bits_of_local_workers(home: Path, tmp_path: Path) -> None:
     ray = pytest.importorskip("ray")
-    recipes = [tiny.recipe("seed=1"), tiny.recipe("training.threads=2"), tiny.recipe("penalty.kind=total")]
+    recipes = [tiny.recipe("seed=1"), tiny.recipe("training.threads=2")]
     before = signal.getsignal(signal.SIGTERM)
     watcher, kept = Quiet(), copies_on_the_machine(home)
     far = pj.sweep.run(recipes, tmp_path / "ray", on="ray", address="local", watcher=watcher)
