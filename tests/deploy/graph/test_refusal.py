@@ -54,7 +54,7 @@ class Block(nn.Module):
 
 
 WAYS = {
-    "conversion": lambda inner: pj.convert.convert(Sines(pj.QuantizedReLU(), inner)),
+    "conversion": lambda inner: pj.convert(Sines(pj.QuantizedReLU(), inner)),
     "event engine": lambda inner: pj.events.compile(Sines(pj.Spike(), inner), torch.zeros(1, 4)),
     "NIR export": lambda inner: pj.export.to_nir(Sines(pj.Spike(), inner), torch.zeros(1, 4)),
 }
