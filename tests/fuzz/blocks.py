@@ -211,7 +211,7 @@ def checkpointed(making: Making) -> nn.Module:
     def run(self: Any, x: Tensor) -> Tensor:
         return checkpoint(self.inner, x, use_reentrant=reentrant) if Checkpoints.on else self.inner(x)
 
-    return Calls(run, inner=synapse(making))
+    return Calls(run, inner=synapse(making), recomputes=True)
 
 
 class Recurrent(nn.Module):
