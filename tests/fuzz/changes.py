@@ -120,13 +120,25 @@ def masking_parametrization(module: nn.Module, chance: Random) -> None:
     parametrize.register_parametrization(module, "weight", _Masked(module.weight))
 
 
+def _in_order(change: Callable[[nn.Module, Random], Any]) -> Callable[[nn.Module, Random], Any]:
+    """Only for weights that PyTorch can prune: not for those in channels-last memory."""
+
+    def changed(module: nn.Module, chance: Random) -> Any:
+        return change(module, chance) if module.weight.is_contiguous() else False
+
+    changed.__name__ = change.__name__
+    return changed
+
+
 @on_a_layer
+@_in_order
 def pruned(module: nn.Module, chance: Random) -> None:
     method = chance.choice([prune.random_unstructured, prune.l1_unstructured])
     method(module, "weight", amount=chance.choice([0.2, 0.5, 0.9]))
 
 
 @on_a_layer
+@_in_order
 def pruned_channels(module: nn.Module, chance: Random) -> None:
     prune.random_structured(module, "weight", amount=1, dim=chance.choice([0, 1]))
 
@@ -142,6 +154,7 @@ def pruned_bias(module: nn.Module, chance: Random) -> bool:
 
 
 @on_a_layer
+@_in_order
 def pruned_for_good(module: nn.Module, chance: Random) -> None:
     """Zeros that stay: whether they are still synapses is the user's to say."""
     prune.random_unstructured(module, "weight", amount=0.3)
