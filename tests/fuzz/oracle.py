@@ -127,7 +127,7 @@ class Oracle(Shadows, TorchDispatchMode):
         elif plain in MOVES:
             self._move(func, plain, args, kwargs, shadow, first)
         elif plain in ELEMENTWISE:
-            self._elementwise(plain, args, kwargs, shadow, first)
+            self._elementwise(plain, args, kwargs, shadow, first, in_place=plain != name)
         elif plain in SUMS:
             self._sum(plain, args, kwargs, shadow, first)
         elif plain in PASSES:
@@ -193,7 +193,7 @@ class Oracle(Shadows, TorchDispatchMode):
 
         self.put(out, Shadow(ran("counts"), ran("bits").to(torch.uint8)))
 
-    def _elementwise(self, name: str, args: Any, kwargs: Any, shadow: Any, out: Tensor) -> None:
+    def _elementwise(self, name: str, args: Any, kwargs: Any, shadow: Any, out: Tensor, *, in_place: bool) -> None:
         a, b = args[0], args[1] if len(args) > 1 else 0.0
         left, right = shadow(a), shadow(b)
         if name in ("add", "sub", "rsub"):
@@ -219,8 +219,8 @@ class Oracle(Shadows, TorchDispatchMode):
         carried, other = (left, b) if left.union else (right, a)
         scale = other if isinstance(other, Tensor) else torch.tensor(other)
         there = scale.detach().ne(0)
-        if name == "div":
-            there = torch.ones_like(there)
+        if name == "div" or (carried.union == INPUT and not in_place and not there.any()):
+            there = torch.ones_like(there)  # pixels times nothing stay pixels: the factor may be zero only now
         weighted = _weighting(scale.detach()) if carried.any(SPIKE) else 0
         bits = (carried.bits | (carried.bits & SPIKE).ne(0) * weighted) * there
         self.put(out, Shadow(carried.counts * there, bits.to(torch.uint8)))
