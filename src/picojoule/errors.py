@@ -88,6 +88,22 @@ def foreign_letters(given: str) -> str:
     return f" (with {', '.join(list(names)[:3])})" if names else ""
 
 
+def reason_of(error: Exception) -> str:
+    """Put what somebody else's code raised on one line, to stand in brackets in a sentence.
+
+    Args:
+        error: The exception.
+
+    Returns:
+        Its class and the first of its words.
+
+    >>> reason_of(ValueError("not\\nso"))
+    'ValueError: not so'
+    """
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # PyTorch's exporter colours its words
+    return " ".join(f"{type(error).__name__}: {plain}".split())[:300].removesuffix(":")
+
+
 def as_path(what: str, given: object) -> Path:
     """Return what was given as a path.
 

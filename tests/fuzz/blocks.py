@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from fuzz.hand_written import by_hand, gradient_scaling_by_a_tensor, named_alike, tensor_factors
 from fuzz.making import Calls, Maker, Making, TooSmall, checked, linear, same_shape, synapse, weighted
 
 
@@ -211,7 +212,7 @@ def checkpointed(making: Making) -> nn.Module:
     def run(self: Any, x: Tensor) -> Tensor:
         return checkpoint(self.inner, x, use_reentrant=reentrant) if Checkpoints.on else self.inner(x)
 
-    return Calls(run, inner=synapse(making))
+    return Calls(run, inner=synapse(making), recomputes=True)
 
 
 class Recurrent(nn.Module):
@@ -268,5 +269,6 @@ BLOCKS: dict[str, Maker] = {
     for maker in (
         synapse, pool, passing, dropout, flatten, residual, concatenation, written, masked, gradient_scaling, centred,
         functional, own_function, checkpointed, recurrence, shared_weights, softmax_gate, quantized_weights,
+        gradient_scaling_by_a_tensor, tensor_factors, by_hand, named_alike,
     )
 }  # fmt: skip

@@ -42,6 +42,20 @@ def on_a_layer(change: Callable[[nn.Module, Random], Any]) -> Change:
     return changed
 
 
+def on_a_layer_run_once(change: Callable[[nn.Module, Random], Any]) -> Change:
+    """For weights that every pass of training changes: a checkpoint's second pass has others, and another gradient."""
+
+    def changed(built: Built, chance: Random) -> bool:
+        repeated = {part for m in built.model.modules() if getattr(m, "recomputes", False) for part in m.modules()}
+        layers = [layer for layer in _layers(built) if layer not in repeated]
+        if not layers:
+            return False
+        return change(chance.choice(layers), chance) is not False
+
+    changed.__name__ = change.__name__
+    return changed
+
+
 def on_a_neuron(change: Callable[[nn.Module, Random], Any]) -> Change:
     def changed(built: Built, chance: Random) -> bool:
         neurons = list(built.neurons.values())
@@ -70,14 +84,14 @@ def weight_norm(module: nn.Module, chance: Random) -> None:
         size.mul_(torch.empty_like(size).uniform_(0.5, 3))
 
 
-@on_a_layer
+@on_a_layer_run_once
 def old_spectral_norm(module: nn.Module, chance: Random) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         nn.utils.spectral_norm(module)
 
 
-@on_a_layer
+@on_a_layer_run_once
 def spectral_norm(module: nn.Module, chance: Random) -> None:
     parametrizations.spectral_norm(module)
 
@@ -106,13 +120,25 @@ def masking_parametrization(module: nn.Module, chance: Random) -> None:
     parametrize.register_parametrization(module, "weight", _Masked(module.weight))
 
 
+def _in_order(change: Callable[[nn.Module, Random], Any]) -> Callable[[nn.Module, Random], Any]:
+    """Only for weights that PyTorch can prune: not for those in channels-last memory."""
+
+    def changed(module: nn.Module, chance: Random) -> Any:
+        return change(module, chance) if module.weight.is_contiguous() else False
+
+    changed.__name__ = change.__name__
+    return changed
+
+
 @on_a_layer
+@_in_order
 def pruned(module: nn.Module, chance: Random) -> None:
     method = chance.choice([prune.random_unstructured, prune.l1_unstructured])
     method(module, "weight", amount=chance.choice([0.2, 0.5, 0.9]))
 
 
 @on_a_layer
+@_in_order
 def pruned_channels(module: nn.Module, chance: Random) -> None:
     prune.random_structured(module, "weight", amount=1, dim=chance.choice([0, 1]))
 
@@ -128,6 +154,7 @@ def pruned_bias(module: nn.Module, chance: Random) -> bool:
 
 
 @on_a_layer
+@_in_order
 def pruned_for_good(module: nn.Module, chance: Random) -> None:
     """Zeros that stay: whether they are still synapses is the user's to say."""
     prune.random_unstructured(module, "weight", amount=0.3)
@@ -236,7 +263,11 @@ def dynamic_quantization(built: Built, chance: Random) -> bool:
 def training_for_quantization(built: Built, chance: Random) -> bool:
     from torch.ao.nn import qat
 
-    names = [name for name, m in built.model.named_modules() if type(m) is nn.Linear and not m._forward_pre_hooks]
+    names = [
+        name
+        for name, m in built.model.named_modules()
+        if type(m) is nn.Linear and not m._forward_pre_hooks and isinstance(m.weight, nn.Parameter)
+    ]
     if built.spec.dtype != "float32" or not names:
         return False
     name = chance.choice(names)

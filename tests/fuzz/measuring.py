@@ -137,7 +137,8 @@ def consulted(made: Built) -> Oracle:
     oracle = Oracle()
     oracle.mark_input(made.images)
     with torch.no_grad(), oracle.watched(made.neurons, made.identities):
-        ran(made)
+        out = ran(made)
+    oracle.mark_end("the network's output", out)
     return oracle
 
 

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fuzz.kernels import ELEMENTWISE, MATRIX, MOVES, PASSES, SUMS, VIEWS, adaptive_average, average, dilated_columns
-from fuzz.shadows import CURRENT, INPUT, KINDS, LOST, SCALED, SPIKE, WEIGHTED, Shadow, Shadows
+from fuzz.shadows import CURRENT, INPUT, KINDS, LOST, SCALED, SPIKE, SUMMED, WEIGHTED, Shadow, Shadows
 
 
 class Oracle(Shadows, TorchDispatchMode):
@@ -52,6 +52,11 @@ class Oracle(Shadows, TorchDispatchMode):
             self.odd.append(f"{name} emitted values that are no numbers of spikes")
         self.put(spikes, Shadow(values.clamp(min=0), torch.full(values.shape, SPIKE, dtype=torch.uint8)))
 
+    def mark_end(self, where: str, values: Any) -> None:
+        """Sums of weighted spikes have met no other weights when they come to a neuron or to the network's end."""
+        if any(self.get(leaf).any(SUMMED) for leaf in tree_leaves(values) if isinstance(leaf, Tensor)):
+            self.hidden.append(f"a weighted sum by hand that goes into {where}")
+
     @contextlib.contextmanager
     def watched(self, neurons: dict[str, nn.Module], identities: Iterable[nn.Module] = ()) -> Iterator[Oracle]:
         """Follow a forward pass: what these modules return are spikes; `identities` return what they were given."""
@@ -67,7 +72,12 @@ class Oracle(Shadows, TorchDispatchMode):
             with _disable_current_modes():
                 self.put(output, self.get(args[0]))
 
+        def fed(module: nn.Module, args: Any) -> None:
+            with _disable_current_modes():
+                self.mark_end(f"a {type(module).__name__}", args)
+
         handles = [module.register_forward_hook(fired(name)) for name, module in neurons.items()]
+        handles += [module.register_forward_pre_hook(fed) for module in neurons.values()]
         handles += [module.register_forward_hook(passed) for module in identities]
         try:
             with self:
@@ -106,7 +116,9 @@ class Oracle(Shadows, TorchDispatchMode):
         first = next((leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)), None)
         if first is None or plain in VIEWS:
             return
-        if plain in MATRIX:
+        if name in self.foreign:  # whatever it is called
+            self._lose(name, before.values(), out)
+        elif plain in MATRIX:
             self._matrix(plain, args, shadow, first)
         elif plain == "convolution":
             self._convolution(args, shadow, first)
@@ -115,7 +127,7 @@ class Oracle(Shadows, TorchDispatchMode):
         elif plain in MOVES:
             self._move(func, plain, args, kwargs, shadow, first)
         elif plain in ELEMENTWISE:
-            self._elementwise(plain, args, kwargs, shadow, first)
+            self._elementwise(plain, args, kwargs, shadow, first, in_place=plain != name)
         elif plain in SUMS:
             self._sum(plain, args, kwargs, shadow, first)
         elif plain in PASSES:
@@ -181,13 +193,16 @@ class Oracle(Shadows, TorchDispatchMode):
 
         self.put(out, Shadow(ran("counts"), ran("bits").to(torch.uint8)))
 
-    def _elementwise(self, name: str, args: Any, kwargs: Any, shadow: Any, out: Tensor) -> None:
+    def _elementwise(self, name: str, args: Any, kwargs: Any, shadow: Any, out: Tensor, *, in_place: bool) -> None:
         a, b = args[0], args[1] if len(args) > 1 else 0.0
         left, right = shadow(a), shadow(b)
         if name in ("add", "sub", "rsub"):
             alpha = kwargs.get("alpha", args[2] if len(args) > 2 else 1)
             counts = left.counts + (right.counts if alpha else 0)
-            self.put(out, Shadow(counts, left.bits | (right.bits if alpha else 0)))
+            bits = left.bits | (right.bits if alpha else 0)
+            both = (left.bits & (SPIKE | CURRENT)).ne(0) & (right.bits & (SPIKE | CURRENT)).ne(0) & bool(alpha)
+            summed = both & (bits & SPIKE).ne(0) & (bits & (SCALED | WEIGHTED)).ne(0)
+            self.put(out, Shadow(counts, bits | summed.to(torch.uint8) * SUMMED))
             return
         if name == "neg":
             self.put(out, left)
@@ -204,8 +219,8 @@ class Oracle(Shadows, TorchDispatchMode):
         carried, other = (left, b) if left.union else (right, a)
         scale = other if isinstance(other, Tensor) else torch.tensor(other)
         there = scale.detach().ne(0)
-        if name == "div":
-            there = torch.ones_like(there)
+        if name == "div" or (carried.union == INPUT and not in_place and not there.any()):
+            there = torch.ones_like(there)  # pixels times nothing stay pixels: the factor may be zero only now
         weighted = _weighting(scale.detach()) if carried.any(SPIKE) else 0
         bits = (carried.bits | (carried.bits & SPIKE).ne(0) * weighted) * there
         self.put(out, Shadow(carried.counts * there, bits.to(torch.uint8)))
@@ -291,6 +306,8 @@ class Oracle(Shadows, TorchDispatchMode):
 def _weighting(scale: Tensor) -> int:
     """What a constant makes of spikes that it multiplies: nothing for a number or a mask of zeros and ones."""
     wide = sum(size > 1 for size in scale.shape)
+    if not wide and scale.untyped_storage().nbytes() > scale.element_size():  # a number out of a table of weights
+        return SCALED
     if not wide or bool(((scale == 0) | (scale == 1)).all()):
         return 0
     return SCALED if wide == 1 else WEIGHTED

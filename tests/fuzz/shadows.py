@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-INPUT, SPIKE, CURRENT, SCALED, WEIGHTED, LOST = (1 << i for i in range(6))
-"""What an element is made of. SCALED and WEIGHTED beside SPIKE: times a vector of constants, times a matrix of them."""
-KINDS = (INPUT, SPIKE, CURRENT, SCALED, WEIGHTED, LOST)
+INPUT, SPIKE, CURRENT, SCALED, WEIGHTED, LOST, SUMMED = (1 << i for i in range(7))
+"""What an element is made of. SCALED and WEIGHTED beside SPIKE: times a vector of constants, times a matrix of them.
+SUMMED: such a one and something else were added, as in `w0 * z0 + w1 * z1`; it costs unless it goes into weights."""
+KINDS = (INPUT, SPIKE, CURRENT, SCALED, WEIGHTED, LOST, SUMMED)
 
 
 class Shadow:

@@ -95,3 +95,23 @@ def test_weights_that_meet_the_input_or_currents_are_multiplied() -> None:
 def test_what_cannot_be_followed_is_no_count() -> None:
     assert consulted(lambda z: F.linear(z.softmax(-1), W), 1, 4).lost
     assert consulted(lambda z: (z.unsqueeze(1) * torch.randn(3, 4)).cumsum(-1)[..., -1], 1, 4).hidden
+
+
+TABLE = torch.randn(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("after", "hidden"),
+    [
+        pytest.param(lambda z: TABLE[0, 0] * z[:, 0] + TABLE[0, 1] * z[:, 1], True, id="numbers of a table"),
+        pytest.param(lambda z: z + z * TABLE[0], True, id="a factor for each and a sum"),
+        pytest.param(lambda z: F.linear(z + z * TABLE[0], W), False, id="which weights follow"),
+        pytest.param(lambda z: 0.3 * z[:, 0] + 0.7 * z[:, 1], False, id="numbers in the code"),
+        pytest.param(lambda z: z * TABLE[0] + 1, False, id="a factor for each and a bias"),
+    ],
+)
+def test_weighted_sums_by_hand_are_seen_at_the_end(after: Callable[[Tensor], Tensor], hidden: bool) -> None:
+    oracle = Oracle()
+    with torch.no_grad(), oracle.watched({"spike": (model := Fed(after)).spike}):
+        oracle.mark_end("the end", model(torch.ones(1, 4)))
+    assert bool(oracle.hidden) == hidden

@@ -68,6 +68,15 @@ def test_a_weighted_sum_at_the_end_is_not_free(way: str) -> None:
         trace(net, torch.zeros(2, 8))
 
 
+@pytest.mark.parametrize("way", WEIGHTED)
+def test_a_weighted_sum_in_front_of_neurons_is_not_free_either(way: str) -> None:
+    net = Ended(lambda m, z: m.fire(WEIGHTED[way](m, z))).eval()
+    net.fire = Spike()
+    del net.head
+    with pytest.raises(PicojouleError, match=r"synapses written by hand: write them with nn.Linear"):
+        trace(net, torch.zeros(2, 8))
+
+
 FREE: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "plain sum": lambda m, z: torch.stack([m.head(z).sum(1), z.sum(1)]),
     "average pool": lambda m, z: m.head(z) + F.avg_pool1d(z[:, None], 4)[:, 0],

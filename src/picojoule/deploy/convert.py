@@ -31,7 +31,7 @@ from picojoule.deploy.graph.capture import layer_graph, network_of, refuse_hooks
 from picojoule.deploy.graph.nodes import argument, node_name, operation_name
 from picojoule.deploy.graph.pools import Pool
 from picojoule.deploy.graph.refusal import Backend, Unsupported
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, reason_of
 from picojoule.kernels.torch_private import BatchNorm, ConvNd, DropoutNd
 from picojoule.neurons.lif import IF
 from picojoule.neurons.quantized_relu import QuantizedReLU
@@ -56,8 +56,8 @@ def convert(net: nn.Module, steps: int = 1) -> nn.Module:
         The spiking network, in evaluation mode.
 
     Raises:
-        PicojouleError: If `steps` is not a number of time steps, the network has no quantised ReLU, or something
-            between its neurons is not linear or cannot be read from its layers.
+        PicojouleError: If `steps` is not a number of time steps, the network has no quantised ReLU or cannot be
+            copied, or something between its neurons is not linear or cannot be read from its layers.
 
     Example:
         >>> import torch
@@ -79,7 +79,17 @@ def convert(net: nn.Module, steps: int = 1) -> nn.Module:
                 f"the layer {name!r} ({type(module).__name__}), whose weights are computed from others",
                 "make them plain, with torch.nn.utils.prune.remove or parametrize.remove_parametrizations",
             )
-    return _Conversion(copy.deepcopy(net).eval(), steps).run()
+    return _Conversion(_copied(net).eval(), steps).run()
+
+
+def _copied(net: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(net)
+    except Exception as error:  # whatever a network holds may refuse to be copied
+        raise PicojouleError(
+            f"{_BACKEND.name} works on a copy, and {type(net).__name__} cannot be copied ({reason_of(error)}): keep "
+            "sparse weights, tensors with a history (detach them), locks and open files out of it"
+        ) from error
 
 
 class Affine(nn.Module):

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from picojoule.errors import PicojouleError, reason_of
 from picojoule.kernels.torch_private import tree_leaves
 from picojoule.spikes.spiking import first_output, replace_first_output, spiking_modules
 from picojoule.synapses.snapshot import unchanged
@@ -78,6 +79,9 @@ def difference(model: nn.Module, images: Tensor, execute: Execute) -> str | None
     Returns:
         What differs, as a clause, or None if nothing does.
 
+    Raises:
+        PicojouleError: If the network itself fails on the batch.
+
     Example:
         >>> net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
         >>> difference(net, torch.ones(1, 2), lambda x: Executed(net[1](net[0](x)), {}))
@@ -94,7 +98,12 @@ def difference(model: nn.Module, images: Tensor, execute: Execute) -> str | None
 
 
 def _difference(model: nn.Module, images: Tensor, execute: Execute) -> str | None:
-    theirs = execute(images)
+    try:
+        theirs = execute(images)
+    except PicojouleError:
+        raise
+    except Exception as error:  # what a runtime raises where the program does not fit
+        return f"it fails on {len(images)} samples: {reason_of(error)}"
     own, *moved = (_forced(model, images, theirs.spikes, by) for by in (0.0, NEAR, -NEAR))
     for name, calls in own.spikes.items():
         emitted = theirs.spikes[name]
@@ -161,7 +170,7 @@ def emitting_once(model: nn.Module, images: Tensor) -> list[str]:
                 calls.setdefault(name, []).append(isinstance(output, Tensor))
 
             stack.callback(layer.register_forward_hook(note).remove)
-        model(images)
+        _output(model, images)
     return [name for name, tensors in calls.items() if tensors == [True]]
 
 
@@ -223,5 +232,19 @@ def _forced(model: nn.Module, images: Tensor, given: Mapping[str, list[Tensor]],
 
 
 def _output(model: nn.Module, images: Tensor) -> Tensor:
-    (output,) = (leaf for leaf in tree_leaves(model(images.clone())) if isinstance(leaf, Tensor))
-    return output.clone()  # which the next pass may overwrite
+    try:
+        answer = model(images.clone())
+    except PicojouleError:
+        raise
+    except Exception as error:  # the user's forward pass may raise anything
+        raise PicojouleError(
+            f"the forward pass of {type(model).__name__} fails in evaluation mode on a batch of {len(images)} "
+            f"({reason_of(error)}), so what is made of it cannot be compared with it: let it take batches of any size "
+            "and any numbers"
+        ) from error
+    tensors = [leaf for leaf in tree_leaves(answer) if isinstance(leaf, Tensor)]
+    if len(tensors) != 1:
+        raise PicojouleError(
+            f"{type(model).__name__} returns {len(tensors)} tensors in evaluation mode: let it return the logits alone"
+        )
+    return tensors[0].clone()  # which the next pass may overwrite

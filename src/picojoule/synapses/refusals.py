@@ -18,6 +18,12 @@ _UNSEEN = (
 )
 
 
+_BY_HAND = (
+    "spikes that were multiplied by constants or by what a batch norm has learned, which are synapses written by hand: "
+    "write them with nn.Linear or a convolution"
+)
+
+
 def refuse_operation(state: PassState, name: str, func: Callable[..., Any], kwargs: dict[str, Any]) -> None:
     """Refuse an operation on activations that reads their values, is an uncounted product, or writes past autograd."""
     here = f"{name} {state.where()}"
@@ -106,6 +112,8 @@ def refuse_layer_input(state: PassState, name: str, arrivals: Any) -> None:
             f"{tag.blame} has no rule and stands between spikes and the layer {name!r}, so what it costs is "
             f"unknown: {tag.remedy}"
         )
+    if tag.origin & Origin.SUMMED:
+        state.refuse(f"the layer {name!r} is fed by a sum of {_BY_HAND}")
     if tag.origin & Origin.UNSEEN:
         state.refuse(f"the layer {name!r} is fed by {_UNSEEN}")
 
@@ -125,9 +133,6 @@ def refuse_output(state: PassState, output: Any) -> None:
             "model return what goes into it"
         )
     if tag.origin & Origin.SUMMED:
-        state.refuse(
-            "the model's output adds up spikes that were multiplied by constants or by what a batch norm has learned, "
-            "which are synapses written by hand: write them with nn.Linear or a convolution"
-        )
+        state.refuse(f"the model's output is a sum of {_BY_HAND}")
     if tag.origin & Origin.UNSEEN:
         state.refuse(f"the model's output is {_UNSEEN}")

@@ -143,6 +143,8 @@ class _Lowering:
             if isinstance(factor, int | float):
                 return scaled(x, float(factor))
         if called in _QUOTIENTS and len(inputs) == 2 and not kwargs and isinstance(inputs[1], int | float):
+            if not inputs[1]:
+                raise Unsupported("divide by something else", because="a division by zero")
             return scaled(x, 1 / float(inputs[1]))
         raise Unsupported("write it with layers that the engine knows (see picojoule.events)")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from picojoule.deploy.graph.capture import evaluating
 from picojoule.deploy.graph.nodes import first_of
 from picojoule.deploy.graph.operations import network_and_zeros, not_exported, quiet_exporter
 from picojoule.deploy.reproduction import Executed, emitting_once
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, reason_of
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
@@ -58,7 +59,7 @@ def to_onnx(model: nn.Module, example: Tensor) -> bytes:
                 verbose=False,
             )
         except Exception as error:  # the user's forward pass may raise anything
-            raise not_exported(model, error) from error
+            raise _unknown_operation(error) or not_exported(model, error) from error
     if program is None or len(program.model.graph.outputs) != 1:
         raise PicojouleError("a network for ONNX returns one tensor: return only the logits")
     (taken,) = program.model.graph.inputs
@@ -74,13 +75,23 @@ def to_onnx(model: nn.Module, example: Tensor) -> bytes:
     return content
 
 
+def _unknown_operation(error: BaseException | None) -> PicojouleError | None:
+    """Make the error for an operation that PyTorch's exporter has no translation of, if that is what it says."""
+    found = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)'", str(error))
+    if error is None or found is not None:
+        return found and ONNX.refusal(
+            f"the operation {found[1]!r}, which has no counterpart in ONNX",
+            "write it with other operations, or compute weights once and keep the result in a plain layer",
+        )
+    return _unknown_operation(error.__cause__)
+
+
 def _executed(content: bytes, named: list[str], batch: Tensor) -> Executed:
     try:
         logits, *spikes = map(torch.from_numpy, map(np.asarray, _runtime(content, named)(batch.cpu().numpy())))
     except Exception as error:  # a runtime has errors of its own
-        reason = " ".join(str(error).split())[:300]
         raise PicojouleError(
-            f"the ONNX file cannot be executed and compared with the network ({type(error).__name__}: {reason}), so "
+            f"the ONNX file cannot be executed and compared with the network ({reason_of(error)}), so "
             "nothing was written: use operations and types that onnxruntime knows"
         ) from error
     return Executed(logits, {name: [out] for name, out in zip(named, spikes, strict=True)})
@@ -101,7 +112,7 @@ def _runtime(content: bytes, named: list[str]) -> Callable[[Any], list[Any]]:
         reference = ReferenceEvaluator(whole)
         return lambda images: list(reference.run(asked, {"images": images}))
     settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads, settings.log_severity_level = 1, 3
+    settings.intra_op_num_threads, settings.log_severity_level = 1, 4  # what it raises is told
     session = onnxruntime.InferenceSession(whole.SerializeToString(), settings, providers=["CPUExecutionProvider"])
     return lambda images: list(session.run(asked, {"images": images}))
 

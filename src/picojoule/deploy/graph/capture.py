@@ -16,7 +16,7 @@ from torch import Tensor, fx, nn
 from picojoule.deploy.altered_layers import alteration, hooks_of, refuse_global_hooks, refuse_low_precision
 from picojoule.deploy.graph.nodes import SHAPE
 from picojoule.deploy.graph.refusal import Backend
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, reason_of
 from picojoule.spikes.spiking import is_spiking, unwrap
 from picojoule.synapses.snapshot import unchanged
 from picojoule.zoo.dropout import Dropout
@@ -185,17 +185,13 @@ def _answer(model: nn.Module, image: Tensor, backend: Backend) -> Any:
     except Exception as error:  # the user's forward pass may raise anything
         raise PicojouleError(
             f"the forward pass of {type(model).__name__} fails for a batch of one in evaluation mode "
-            f"({_reason(error)}), and {backend.name} answers images one by one: let it take a single image"
+            f"({reason_of(error)}), and {backend.name} answers images one by one: let it take a single image"
             f"{backend.otherwise}"
         ) from error
 
 
 def _not_followed(model: nn.Module, error: Exception, backend: Backend) -> PicojouleError:
     return PicojouleError(
-        f"{backend.name} cannot follow the forward pass of {type(model).__name__} ({_reason(error)}): let what it "
+        f"{backend.name} cannot follow the forward pass of {type(model).__name__} ({reason_of(error)}): let what it "
         f"calls not depend on its tensors' numbers, sizes or types{backend.otherwise}"
     )
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import re
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 
 from picojoule.deploy.graph.capture import evaluating, network_of
 from picojoule.deploy.graph.refusal import Backend
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, reason_of
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -81,10 +80,11 @@ def quiet_exporter() -> Iterator[None]:
     Yields:
         Nothing.
     """
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.fx", "torch.export", "torch._export")]
+    names = ("torch.onnx", "torch.fx", "torch.export", "torch._export", "torch._subclasses", "torch._dynamo")
+    loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
-        logger.setLevel(logging.ERROR)
+        logger.setLevel(logging.CRITICAL)
     try:
         # Where it gives up it prints the graph that it has so far.
         with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
@@ -102,13 +102,14 @@ def not_exported(model: nn.Module, error: Exception) -> PicojouleError:
 
     Args:
         model: The network.
-        error: What the exporter raised.
+        error: What the exporter raised; told is what caused it in the end.
 
     Returns:
         The error, to be raised.
     """
-    reason = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split())[:300]  # it colours its words
+    while isinstance(error.__cause__, Exception):
+        error = error.__cause__
     return PicojouleError(
-        f"torch.export cannot follow the forward pass of {type(model).__name__} ({type(error).__name__}: {reason}): "
+        f"torch.export cannot follow the forward pass of {type(model).__name__} ({reason_of(error)}): "
         "let nothing in it depend on the values of tensors, and keep the first axis for the batch"
     )

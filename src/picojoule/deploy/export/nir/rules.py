@@ -97,10 +97,10 @@ def divided(builder: GraphBuilder, x: Current, by: Any, **kwargs: Any) -> Curren
     """Translate x / c.
 
     Raises:
-        Unsupported: If the divisor is not a constant, or the quotient is rounded.
+        Unsupported: If the divisor is zero or not a constant, or the quotient is rounded.
     """
-    if kwargs or not isinstance(by, Tensor | int | float):
-        raise Unsupported(because="a division by something else than a constant, or a rounded one")
+    if kwargs or not isinstance(by, Tensor | int | float) or (not isinstance(by, Tensor) and by == 0):
+        raise Unsupported(because="a division by zero or something else than a constant, or a rounded one")
     return scaled(builder, x, 1 / by)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import InputKind, OutputKind
 
 from picojoule.deploy.altered_layers import refuse_low_precision
 from picojoule.deploy.export.backends import NIR
@@ -19,7 +21,7 @@ from picojoule.deploy.export.nir.builder import Current, GraphBuilder, PendingLa
 from picojoule.deploy.export.nir.rules import EITHER_SIDE, REMEDIES, RULES, SUMS
 from picojoule.deploy.graph.nodes import enclosing_modules, first_of, node_name, operation_name
 from picojoule.deploy.graph.refusal import Unsupported
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, reason_of
 from picojoule.kernels.torch_private import tree_leaves
 from picojoule.spikes.spiking import spiking_modules
 
@@ -48,7 +50,9 @@ class Translation(fx.Interpreter):
         Raises:
             PicojouleError: If an operation has no rule, or the network does not return one tensor.
         """
-        outputs = self.run(*self._arguments())
+        specs = self.program.graph_signature.output_specs  # buffers that the pass writes are outputs too
+        results = zip(specs, self.run(*self._arguments()), strict=True)
+        outputs = [result for spec, result in results if spec.kind is OutputKind.USER_OUTPUT]
         if len(outputs) != 1 or not isinstance(outputs[0], Current):
             raise PicojouleError(
                 "a network for NIR returns one tensor that depends on its input: return only the logits"
@@ -69,7 +73,7 @@ class Translation(fx.Interpreter):
                 values.append(Current(("input",), images, shared=True))
             else:
                 held = {**self.program.state_dict, **self.program.constants}[str(spec.target)]
-                values.append(_precise(held.detach().cpu()) if isinstance(held, Tensor) else held)
+                values.append(held.detach().cpu() if isinstance(held, Tensor) else held)
         return values
 
     def run_node(self, n: fx.Node) -> Any:
@@ -82,7 +86,7 @@ class Translation(fx.Interpreter):
             A current, or what the operation gives for tensors alone.
 
         Raises:
-            PicojouleError: If it has no rule, or computes in a lower precision than float32.
+            PicojouleError: If it has no rule, fails, or computes in a lower precision than float32.
         """
         self.builder.node = n
         for result in tree_leaves(n.meta.get("val")):
@@ -105,13 +109,14 @@ class Translation(fx.Interpreter):
             A tensor or a current.
 
         Raises:
-            Unsupported: If an operation on currents has no rule.
+            Unsupported: If an operation on currents has no rule, or one on tensors fails.
         """
-        if "_assert" in str(target):  # of the exporter's own; constants here are of a finer type than it expects
+        if "_assert" in str(target):  # of the exporter's own, about types and shapes that are known by now
             return None
         currents = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Current)]
         if not currents:
-            return _precise(super().call_function(target, args, kwargs))
+            with _failing():  # computed as the network does it: in its types, with its rounding
+                return super().call_function(target, args, kwargs)
         if getattr(target, "__name__", "") == "getitem":  # of the several results of one operation
             return args[0]
         node = self.builder.node
@@ -123,7 +128,8 @@ class Translation(fx.Interpreter):
         current_first = isinstance(args[0], Current) or name in EITHER_SIDE
         if rule is None or not current_first or (len(currents) > 1 and name not in SUMS):
             raise Unsupported(REMEDIES.get(name))
-        result: Current = rule(self.builder, *args, **kwargs)
+        with _failing():
+            result: Current = rule(self.builder, *map(_precise, args), **kwargs)
         expected = node.meta["val"]
         shape = (expected[0] if isinstance(expected, tuple | list) else expected).shape
         if tuple(result.constant.shape) != tuple(shape):
@@ -139,6 +145,16 @@ class Translation(fx.Interpreter):
         return self.builder.current(layer, neurons(v_threshold), u, torch.zeros_like(u.constant))
 
 
+@contextmanager
+def _failing() -> Iterator[None]:
+    try:
+        yield
+    except Unsupported:
+        raise
+    except Exception as error:  # operations of the user's own may raise anything, PyTorch's for types without a kernel
+        raise Unsupported(because=f"which fails outside of the network ({reason_of(error)})") from error
+
+
 def _precise(value: Any) -> Any:
-    """Convert to doubles: what the network computes from weights alone is rounded once, at the end."""
+    """Convert to doubles: what is folded into weights is rounded once, at the end."""
     return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
