@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import statistics
 import time
@@ -11,6 +12,9 @@ from dataclasses import dataclass
 import torch
 from rich.console import Console
 from rich.progress import track
+
+from picojoule.kernels.event_driven.calibration import processor_name
+from picojoule.kernels.torch_private import cpu_has_bfloat16
 
 console = Console(soft_wrap=True)
 
@@ -59,4 +63,6 @@ def describe_machine() -> str:
     """One line for the top of every result."""
     capability = torch.backends.cpu.get_cpu_capability()
     versions = f"Python {platform.python_version()}, PyTorch {torch.__version__}"
-    return f"{platform.machine()}, {torch.get_num_threads()} threads, {capability}, {versions}"
+    bfloat16 = f"bfloat16 {'native' if cpu_has_bfloat16() else 'emulated'}"
+    cores = f"{os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    return f"{processor_name()} ({platform.machine()}), {cores}, {capability}, {bfloat16}, {versions}"

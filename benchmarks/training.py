@@ -5,13 +5,16 @@
 (c) ours : the faster of SpikingJelly and snnTorch on the same network, in the same precision and layout
 (d) ours as `picojoule train` runs it here : the faster peer as it comes (fp32, channels first)
 (e) drawing, augmenting and normalising the batches, as a share of our step (ten batches are augmented at a time)
-(f) peak memory of a step: ours : the leaner peer, and : the ReLU twin, each in a process of its own
+(f) peak memory of a step: ours : the leaner peer, : the ReLU twin and : our dense path, each in a process of its own
+(g) the table of `benchmarks/silence.py`: ours by how silent the network is, against all of these
 
+Ours is the network with `pj.sparse`, as `picojoule train` runs it; in (a) to (f) with fresh weights, which fire at 16 %.
 Where the conditions are the same, all contestants keep freed memory between steps, as `picojoule train` does; in (d)
 only ours does, and four steps are one turn. The peers are those that are installed:
 pip install -c constraints.txt spikingjelly snntorch
 
-python benchmarks/training.py [--models cnn7 vgg11] [--precisions fp32 bf16] [--turns 15]
+python benchmarks/training.py [--models cnn7 vgg11] [--precisions fp32 bf16] [--turns 15] [--parts steps silence]
+                              [--threads 2] [--runs FOLDER …]   (g) on trained networks, as `picojoule train` leaves them
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ import argparse
 import importlib.util
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import peak
+import silence
 import torch
 import torch.nn.functional as F
 from timing import Timings, console, describe_machine, interleaved
@@ -45,9 +50,15 @@ def replaced(net: nn.Module, kinds: tuple[type[nn.Module], ...], build: Callable
     return net
 
 
-def stepper(net: nn.Module, loss: Loss, batches: Iterator[tuple[Tensor, Tensor]], layout: torch.memory_format) -> Step:
+def stepper(
+    net: nn.Module,
+    loss: Loss,
+    batches: Iterator[tuple[Tensor, Tensor]],
+    layout: torch.memory_format,
+    lr: float = 1e-4,
+) -> Step:
     net = net.to(memory_format=layout)
-    optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)
+    optimizer = torch.optim.Adam(net.parameters(), lr=lr)
 
     def step() -> None:
         images, labels = next(batches)
@@ -145,8 +156,10 @@ def contestant(who: str, name: str, precision: str, layout: torch.memory_format 
     """A training step of one of them, ready to be taken again and again."""
     torch.manual_seed(0)
     shape = pj.zoo.create(name).input_shape
-    if who == "ours":
+    if who in ("ours", "ours, dense"):
         net = pj.zoo.create(name)
+        if who == "ours":
+            pj.sparse(net)
         loss = penalised(net, precision, shape)
     elif who in PEERS:
         net, loss = PEERS[who](name, precision)
@@ -158,7 +171,10 @@ def contestant(who: str, name: str, precision: str, layout: torch.memory_format 
 
 def alike(name: str, precision: str, peers: list[str], turns: int) -> Timings:
     """Everybody in the same precision, layout and treatment of memory."""
-    steps = {who: contestant(who, name, precision) for who in ("ours", "relu twin", "convs and linears", *peers)}
+    steps = {
+        who: contestant(who, name, precision)
+        for who in ("ours", "ours, dense", "relu twin", "convs and linears", *peers)
+    }
     steps["ten batches"] = data(pj.zoo.create(name).input_shape)
     with retain_freed_memory():
         return interleaved(steps, turns, title=f"{name} {precision}")
@@ -195,7 +211,11 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["cnn7", "vgg11"], choices=pj.zoo.names())
     parser.add_argument("--precisions", nargs="+", default=["fp32", *(["bf16"] * native)], choices=["fp32", "bf16"])
     parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--parts", nargs="+", default=["steps", "silence"], choices=["steps", "silence"])
+    parser.add_argument("--runs", nargs="+", type=Path, default=[])
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     default_precision = "bf16" if native else "fp32"
     console.print(f"{describe_machine()}; batch {BATCH}, forward, backward and Adam")
     if not native:
@@ -203,25 +223,30 @@ def main() -> None:
     peers = [peer for peer in PEERS if importlib.util.find_spec(peer) is not None]
     for peer in PEERS.keys() - set(peers):
         console.print(f"{peer} is not installed and not measured")
-    for name in options.models:
+    for name in options.models if "steps" in options.parts else ():
         for precision in options.precisions:
             report(f"{name:9} {precision}", name, precision, peers, options.turns)
         if peers:
             times = as_they_come(name, default_precision, peers, options.turns)
             console.print(f"{name:9} (d) as they come, {times.line('ours', fastest(times, peers))}")
+    if "silence" in options.parts:
+        rows = silence.rows_of(options.runs) or [row for name in options.models for row in silence.rows_for(name)]
+        silence.report(rows, options.precisions, BATCH, peers, options.turns)
 
 
 def report(title: str, name: str, precision: str, peers: list[str], turns: int) -> None:
     times = alike(name, precision, peers, turns)
     console.print(f"{title} (a) {times.line('ours', 'relu twin')}")
+    console.print(f"{title}     {times.line('ours', 'ours, dense')}")
     console.print(f"{title} (b) {times.line('ours', 'convs and linears')}")
     for peer in peers:
         first = " (c)" if peer == fastest(times, peers) else "    "
         console.print(f"{title}{first} {times.line('ours', peer)}")
     share = times.median("ten batches") / POOL / times.median("ours")
     console.print(f"{title} (e) data and augmentation take {share:.2%} of our step")
-    peaks = {who: peak.growth(contestant, who, name, precision, warmup=2) for who in ("ours", "relu twin", *peers)}
-    for who in ("relu twin", *peers):
+    rivals = ("ours, dense", "relu twin", *peers)
+    peaks = {who: peak.growth(contestant, who, name, precision, warmup=2) for who in ("ours", *rivals)}
+    for who in rivals:
         megabytes = f"{peaks['ours'] / 2**20:.0f} MiB : {peaks[who] / 2**20:.0f} MiB"
         console.print(f"{title} (f) peak memory, ours : {who} = {peaks['ours'] / peaks[who]:.3f}; {megabytes}")
 

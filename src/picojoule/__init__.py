@@ -21,6 +21,7 @@ from picojoule.energy.meter import EnergyMeter
 from picojoule.energy.report import EnergyReport
 from picojoule.errors import PicojouleError
 from picojoule.io.extras import explained
+from picojoule.kernels.event_driven.layers import dense, sparse
 from picojoule.neurons import surrogate
 from picojoule.neurons.lif import IF, LIF
 from picojoule.neurons.quantized_relu import QuantizedReLU
@@ -78,6 +79,7 @@ __all__ = [
     "data",
     "declare_rule",
     "declare_spiking",
+    "dense",
     "evaluate",
     "events",
     "export",
@@ -90,6 +92,7 @@ __all__ = [
     "pick",
     "report",
     "rules",
+    "sparse",
     "surrogate",
     "sweep",
     "trace",

@@ -59,6 +59,7 @@ DEFAULTS_AND_OTHERS: dict[str, tuple[object, object]] = {
     "training.precision": ("auto", "32"),
     "training.threads": (2, 1),
     "training.start_from": (None, "another-run"),
+    "training.kernels": (None, "dense"),
 }
 
 

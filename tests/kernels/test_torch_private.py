@@ -36,6 +36,11 @@ OWNERS: dict[str, tuple[Callable[[], Any], str]] = {
     "torch._C.__file__": (lambda: torch._C, "__file__"),
     "torch._C.DisableTorchFunction": (lambda: torch._C, "DisableTorchFunction"),
     "torch._C._is_fwd_grad_enabled": (lambda: torch._C, "_is_fwd_grad_enabled"),
+    "torch._C._get_tracing_state": (lambda: torch._C, "_get_tracing_state"),
+    "torch._C._current_graph_task_id": (lambda: torch._C, "_current_graph_task_id"),
+    "torch._C._len_torch_function_stack": (lambda: torch._C, "_len_torch_function_stack"),
+    "torch._C._len_torch_dispatch_stack": (lambda: torch._C, "_len_torch_dispatch_stack"),
+    "Conv2d._conv_forward": (lambda: nn.Conv2d, "_conv_forward"),
     "torch._C._autograd": (lambda: torch._C, "_autograd"),
     "torch._C._autograd._top_saved_tensors_default_hooks": (
         lambda: torch._C._autograd,

@@ -42,6 +42,7 @@ MISTAKES: list[tuple[str, tuple[str, ...]]] = [  # an override, and what the sen
     ("energy.psi=excat", ("did you mean 'exact'?",)),
     ("energy.hardware=lohi", ("energy.hardware = 'lohi'", "did you mean 'loihi'?")),
     ("training.precision=16", ("'16'", "'auto', '32' or 'bf16-mixed'")),
+    ("training.kernels=sparse", ("'sparse'", "'auto' or 'dense'")),
     # types
     ("seed=1.0", ("seed = 1.0", "whole number from 0 to 4294967295")),
     ("seed=true", ("seed = true", "whole number")),

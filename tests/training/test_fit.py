@@ -73,7 +73,8 @@ def test_the_result_is_that_of_the_last_epoch_with_its_metadata(finished: tuple[
     run, _ = finished
     result = run.result.to_dict()
     assert (
-        list(result) == ("test validation recipe digest commit versions device precision processes convention").split()
+        list(result)
+        == ("test validation recipe digest commit versions device precision processes convention kernels").split()
     )
     assert result["recipe"] == json.loads(json.dumps(tiny.recipe().to_dict()))
     assert pj.Recipe(**result["recipe"]) == run.recipe

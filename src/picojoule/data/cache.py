@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -21,6 +20,7 @@ from picojoule.data.checksum import Damaged, OfficialFile
 from picojoule.data.datasets import FileSet
 from picojoule.errors import PicojouleError
 from picojoule.io import files
+from picojoule.io.cache_folder import cache_folder
 
 _TEMPORARY = ".fetch-"
 _STALE_SECONDS = 24 * 3600
@@ -41,17 +41,7 @@ def cache_root(root: str | os.PathLike[str] | None = None) -> Path:
     named = root or os.environ.get("PICOJOULE_DATA")
     if named:
         return Path(named).expanduser()
-    return _platform_cache() / "picojoule"
-
-
-def _platform_cache() -> Path:
-    if xdg := os.environ.get("XDG_CACHE_HOME"):
-        return Path(xdg).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path.home() / ".cache"
+    return cache_folder()
 
 
 def holds(dataset: FileSet, root: Path) -> bool:

@@ -19,6 +19,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from picojoule.errors import PicojouleError
+from picojoule.kernels.event_driven.layers import dense_class
 from picojoule.kernels.torch_private import forward_hooks, forward_pre_hooks, global_forward_hooks
 
 _KNOWN = re.compile(r"torch\.nn\.modules\.|picojoule(\.|$)")
@@ -54,12 +55,13 @@ def alteration(layer: nn.Module) -> Alteration | None:
     hooked = hooks_of(layer)
     if hooked is not None:
         return hooked
-    kinds = (kind for kind in type(layer).__mro__ if issubclass(kind, nn.Module))
+    plain = dense_class(layer)
+    kinds = (kind for kind in plain.__mro__ if issubclass(kind, nn.Module))
     kind = next(kind for kind in kinds if _KNOWN.match(kind.__module__))  # nn.Module is the last of them
-    replaced = [name for name in vars(layer) if inspect.isroutine(getattr(type(layer), name, None))]
+    replaced = [name for name in vars(layer) if inspect.isroutine(getattr(plain, name, None))]
     if replaced:
         return Alteration(f"has a {replaced[0]} of its own, set on the instance", "make it a module of its own class")
-    if type(layer).forward is not kind.forward or not _KNOWN.match(kind.forward.__module__):
+    if plain.forward is not kind.forward or not _KNOWN.match(kind.forward.__module__):
         home = kind.__module__.partition(".")[0]
         return Alteration(f"has another forward pass than the {kind.__name__} of {home}", "use that one as it is")
     return None

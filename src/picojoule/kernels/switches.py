@@ -21,6 +21,8 @@ class Switch(enum.Enum):
     """Surrogate gradients and dropout in one compiled pass over the memory (`kernels.fused`)."""
     RECOMPUTATION = "PICOJOULE_RECOMPUTATION"
     """No potential is kept behind a batch norm (`neurons.recomputation`)."""
+    SPARSE = "PICOJOULE_SPARSE"
+    """Convolutions and linear layers of `picojoule.sparse` skip silent inputs (`kernels.event_driven`)."""
     THREADS = "PICOJOULE_THREADS"
     """Compiled passes run on the threads of PyTorch's OpenMP library (`kernels.threads`)."""
 

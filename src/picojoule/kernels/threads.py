@@ -40,7 +40,9 @@ _Body = ctypes.CFUNCTYPE(None, _ADDRESS, _ADDRESS, ctypes.c_int64, ctypes.c_int6
 _Parallel = ctypes.CFUNCTYPE(None, _ADDRESS, _ADDRESS, ctypes.c_uint, ctypes.c_uint)
 
 
-def run_on_threads(kernel: Kernel, element: Any, arrays: Sequence[int], constants: Sequence[float], size: int) -> None:
+def run_on_threads(
+    kernel: Kernel, element: Any, arrays: Sequence[int], constants: Sequence[float], size: int, block: int = BLOCK
+) -> None:
     """Run a kernel over all elements, on as many threads as PyTorch uses.
 
     Args:
@@ -49,15 +51,16 @@ def run_on_threads(kernel: Kernel, element: Any, arrays: Sequence[int], constant
         arrays: The addresses of arrays that the caller keeps alive.
         constants: The numbers that the kernel takes beside them.
         size: The number of elements of each array.
+        block: Elements that a thread takes at a time.
     """
     body = entry(kernel, _signature(element))
     addresses = (_ADDRESS * len(arrays))(*arrays)
     numbers = (ctypes.c_double * len(constants))(*constants)
     threads, parallel = torch.get_num_threads(), _parallel()
-    if parallel is None or _forked or threads == 1 or size <= BLOCK or not Switch.THREADS.is_on:
+    if parallel is None or _forked or threads == 1 or size <= block or not Switch.THREADS.is_on:
         _Body(body)(addresses, numbers, 0, size)
         return
-    task = (ctypes.c_int64 * 5)(0, size, body, ctypes.addressof(addresses), ctypes.addressof(numbers))
+    task = (ctypes.c_int64 * 6)(0, size, body, ctypes.addressof(addresses), ctypes.addressof(numbers), block)
     # Always all of them, for libgomp ends the threads that a smaller number leaves over.
     parallel(entry(_take_blocks, _TASK), task, threads, 0)
 
@@ -102,13 +105,13 @@ def _signature(element: Any) -> Any:
 def _take_blocks(task: Any) -> None:
     """Run the kernel on one block after the other until none is left.
 
-    The task: where the next block begins, the size, the kernel, its arrays and constants.
+    The task: where the next block begins, the size, the kernel, its arrays and constants, and a block's elements.
     """
-    size, kernel, arrays, constants = task[1], task[2], task[3], task[4]
-    first = _fetch_and_add(task, BLOCK)
+    size, kernel, arrays, constants, block = task[1], task[2], task[3], task[4], task[5]
+    first = _fetch_and_add(task, block)
     while first < size:
-        _call(kernel, arrays, constants, first, min(first + BLOCK, size))
-        first = _fetch_and_add(task, BLOCK)
+        _call(kernel, arrays, constants, first, min(first + block, size))
+        first = _fetch_and_add(task, block)
 
 
 @intrinsic

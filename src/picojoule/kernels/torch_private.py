@@ -40,12 +40,17 @@ __all__ = [
     "forward_pre_hooks",
     "global_forward_hooks",
     "has_compiled_forward",
+    "has_own_convolution",
+    "in_backward",
+    "is_traced",
     "is_transformed",
     "is_view",
+    "modes_are_active",
     "operator_namespace",
     "padding_of",
     "pruned_tensor_name",
     "saved_batch_norm",
+    "saved_tensors_are_packed",
     "sparse_parts",
     "storage_identity",
     "torch_function_disabled",
@@ -113,7 +118,7 @@ def saved_batch_norm(u: Tensor) -> SavedBatchNorm | None:
     node = u.grad_fn
     if node is None or node.name() != "NativeBatchNormBackward0":
         return None
-    if _saved_tensors_are_packed():
+    if saved_tensors_are_packed():
         return None
     saved: Any = node  # whose attributes depend on the operation
     bias = getattr(node.next_functions[2][0], "variable", None)
@@ -128,7 +133,8 @@ def saved_batch_norm(u: Tensor) -> SavedBatchNorm | None:
     return SavedBatchNorm(x, weight, bias, saved._saved_result1, saved._saved_result2, saved._saved_eps)
 
 
-def _saved_tensors_are_packed() -> bool:
+def saved_tensors_are_packed() -> bool:
+    """Return whether what autograd saves is packed just now, for instance by activation checkpointing."""
     top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
     return top is None or top(True) is not None
 
@@ -136,6 +142,16 @@ def _saved_tensors_are_packed() -> bool:
 def forward_mode_gradients_are_on() -> bool:
     """Return whether forward-mode gradients are on; inside an autograd function's `forward` they are not."""
     return torch._C._is_fwd_grad_enabled()
+
+
+def in_backward() -> bool:
+    """Return whether a backward pass is under way in this thread, as while a checkpoint computes again."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def modes_are_active() -> bool:
+    """Return whether operations are intercepted by a `TorchFunctionMode` or a `TorchDispatchMode`."""
+    return torch._C._len_torch_function_stack() > 0 or torch._C._len_torch_dispatch_stack() > 0
 
 
 SET_GRAD_ENABLED = "_set_grad_enabled"
@@ -180,6 +196,12 @@ def padding_of(conv: ConvNd) -> tuple[int, ...]:
     return tuple(conv._reversed_padding_repeated_twice)
 
 
+def has_own_convolution(kind: type[ConvNd], base: type[ConvNd]) -> bool:
+    """Return whether a class replaces the method of PyTorch's class in which the forward pass convolves."""
+    replaced: bool = kind._conv_forward is not base._conv_forward
+    return replaced
+
+
 # --- Compilers and hardware ------------------------------------------------------------------------------------------
 
 
@@ -197,6 +219,11 @@ def has_compiled_forward(module: nn.Module) -> bool:
 def compiler_is_loaded() -> bool:
     """Return whether anything in this process has imported PyTorch's compiler."""
     return "torch._dynamo" in sys.modules
+
+
+def is_traced() -> bool:
+    """Return whether `torch.jit.trace`, or the exporter to ONNX that is built on it, follows what is called."""
+    return torch._C._get_tracing_state() is not None
 
 
 def operator_namespace(func: object) -> str | None:

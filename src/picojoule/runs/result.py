@@ -111,6 +111,28 @@ class BudgetResult(StoredValue):
     """The layers that the guard held at the least firing rate at the end."""
 
 
+class LayerKernels(StoredValue):
+    """How one layer of synapses was computed in training."""
+
+    name: Text
+    """The layer's name in the model."""
+    batches: Count
+    """Batches that it was shown; with time steps in a loop, all calls of the layer."""
+    by_events: Count
+    """Those of them in which it skipped silent inputs."""
+    break_even: Share | None
+    """Share of active inputs up to which that was taken to be faster; null where it was never measured."""
+
+
+class KernelsResult(StoredValue):
+    """How the layers of synapses were computed in training."""
+
+    mode: Text
+    """auto, or dense where no layer may skip silent inputs."""
+    layers: tuple[LayerKernels, ...]
+    """The layers that may, in the order of the model, as the first process saw them."""
+
+
 class RunResult(StoredValue):
     """The result of a finished run, as in `result.json`.
 
@@ -154,6 +176,8 @@ class RunResult(StoredValue):
     """How many processes shared each batch."""
     convention: dict[str, Any] | None = None
     """What the figures mean: per sample, by which psi and hardware, and so on."""
+    kernels: KernelsResult | None = None
+    """How the layers of synapses were computed in training, on which the last digits of the weights depend."""
 
     @model_validator(mode="after")
     def _check_agreement(self) -> RunResult:

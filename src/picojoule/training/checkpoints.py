@@ -14,6 +14,7 @@ from picojoule.runs.model import load_weights
 from picojoule.training.budget.controller import BudgetController
 from picojoule.training.budget.guard import Guard
 from picojoule.training.distributed import gathered
+from picojoule.training.kernel_choices import CHOICES, choices_to_tensor, restore_choices
 from picojoule.training.objective import EpochSums
 from picojoule.training.process import Learner, RunProcess
 
@@ -62,6 +63,8 @@ class Checkpoints:
             "sums": gathered(fabric, progress.sums.to_tensor()),
             "random": gathered(fabric, torch.get_rng_state()),
         }
+        if (made := choices_to_tensor(self.learner.model)) is not None:
+            each[CHOICES] = gathered(fabric, made)
         if fabric.device.type == "cuda":
             each["random_cuda"] = gathered(fabric, torch.cuda.get_rng_state(fabric.device))
         if not self.process.is_first:
@@ -106,6 +109,7 @@ class Checkpoints:
                 f"the run was begun with {processes} and goes on with {world} processes: "
                 "it will not end with the same bits as with one number throughout"
             )
+        restore_choices(self.learner.model, tensors[CHOICES][rank % processes] if CHOICES in tensors else None)
         # Copies, because torch reads a view of a row as if it began where the whole tensor does.
         torch.set_rng_state(tensors["random"][rank % processes].clone())
         if "random_cuda" in tensors and fabric.device.type == "cuda":

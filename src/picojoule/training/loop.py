@@ -20,6 +20,7 @@ from picojoule.runs.verdict import verdict
 from picojoule.training.budget.controller import BudgetController
 from picojoule.training.checkpoints import Checkpoints, Progress
 from picojoule.training.distributed import all_reduced, measure, summed
+from picojoule.training.kernel_choices import kernels_result
 from picojoule.training.objective import EpochSums, Objective, guard_of
 from picojoule.training.process import Learner, RunProcess
 from picojoule.training.schedules import cosine_share, scheduled_strength
@@ -159,7 +160,9 @@ class Training:
         splits = {"test": self._measure("test").to_dict(), "validation": validation.to_dict()}
         if not process.is_first:
             return
-        result = RunResult.parse({**splits, **outcome, **run_metadata(process.recipe, process.fabric)})
+        metadata = run_metadata(process.recipe, process.fabric)
+        kernels = kernels_result(self._learner.model)
+        result = RunResult.parse({**splits, **outcome, **metadata, "kernels": kernels})
         process.run.write_weights(self._learner.model.state_dict())
         process.run.write_result(result)
         said = verdict(result)

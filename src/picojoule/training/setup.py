@@ -11,6 +11,7 @@ from picojoule.kernels.torch_private import BatchNorm
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 from picojoule.runs.model import build_model, count_synapses, load_weights
+from picojoule.training.kernel_choices import use_kernels
 from picojoule.training.loop import Training
 from picojoule.training.objective import penalty_of
 from picojoule.training.process import Learner, RunProcess
@@ -60,6 +61,7 @@ def build_learner(process: RunProcess) -> Learner:
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
         else:
             process.say("batch-norm statistics are those of each process: the CPU has no synchronised batch norm")
+    use_kernels(model, recipe, fabric.device)
     wrapped, optimizer = fabric.setup(model, _optimizer(recipe, model))
     return Learner(model, wrapped, optimizer, synapses, penalty)
 

@@ -12,7 +12,8 @@ from picojoule.kernels.jit import source_digest
 def test_kept_machine_code_is_bound_to_the_sources_it_was_made_of() -> None:
     own = {path.stem for path in Path(kernels.__file__).parent.glob("*.py")} - {"__init__", "interpreter"}
     assert {*interpreter.SOURCES} == {f"picojoule.deploy.events.kernels.{name}" for name in own} | {
-        "picojoule.deploy.events.program"
+        "picojoule.deploy.events.program",
+        "picojoule.kernels.lanes",
     }
     cells = kernels.execute.py_func.__closure__  # type: ignore[attr-defined]
     assert [cell.cell_contents for cell in cells] == [source_digest(*interpreter.SOURCES)]

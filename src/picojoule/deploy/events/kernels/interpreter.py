@@ -21,9 +21,9 @@ from picojoule.deploy.events.kernels.maps import (
     write_output,
 )
 from picojoule.deploy.events.kernels.synapses import synapses
-from picojoule.deploy.events.kernels.vectors import ones
 from picojoule.deploy.events.program import Floats, Instruction, Memory, Opcode
 from picojoule.kernels.jit import compiled, kernel, source_digest
+from picojoule.kernels.lanes import ones
 
 Ints = NDArray[np.int32]
 Words = NDArray[np.uint64]
@@ -34,6 +34,7 @@ UNPACK, FLATTEN, PLACE, OUTPUT = (int(k) for k in (Opcode.UNPACK, Opcode.FLATTEN
 SUM_SPIKES, RELAY_SPIKES, POOL_MAP = (int(k) for k in (Opcode.SUM_SPIKES, Opcode.RELAY_SPIKES, Opcode.POOL_MAP))
 
 SOURCES = (
+    "picojoule.kernels.lanes",
     "picojoule.deploy.events.kernels.vectors",
     "picojoule.deploy.events.kernels.spike_lists",
     "picojoule.deploy.events.kernels.maps",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from picojoule.deploy.events.kernels.vectors import at, copy, copy_plus, lowest_bit
+from picojoule.deploy.events.kernels.vectors import at, copy, copy_plus
 from picojoule.deploy.events.program import COPIED, Instruction, Memory
 from picojoule.kernels.jit import kernel
+from picojoule.kernels.lanes import lowest_bit
 
 
 @kernel

@@ -1,0 +1,103 @@
+"""A layer's choice between dense and events, by its activity and what both cost.
+
+A layer compares its measured activity with the share up to which events are faster (`calibration`), and changes its
+mind only where the difference is clear. Given that share the choices depend on the data alone: who keeps the numbers of
+a `Choice` and sets them again gets the same choices, and the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from picojoule.kernels.event_driven import calibration
+from picojoule.kernels.event_driven.geometry import Geometry
+
+LOOK_EVERY = 16
+"""Calls of a dense layer from one look at its inputs to the next."""
+
+_CLEARLY = 0.85
+"""A dense layer turns to events below this share of the break-even activity, and back above its inverse."""
+
+_NO_SPIKES = 0.95
+"""Share of active inputs from which on a layer is taken to be fed by something else than spikes."""
+
+
+@dataclass
+class Choice:
+    """What one layer has measured and decided.
+
+    Attributes:
+        break_even: Share of active inputs up to which events are faster; None before it is known.
+        by_events: Whether the next call is made by events.
+        activity: Share of active inputs when it was last looked at; None before.
+        calls: Calls in training so far.
+        event_calls: Those of them that were made by events.
+
+    >>> choice = Choice(break_even=0.25)
+    >>> shape = Geometry(1, 1, 8, 8, (1, 1), (1, 1))
+    >>> choice.decide(0.1, torch.float32, shape)
+    >>> choice.by_events
+    True
+    """
+
+    break_even: float | None = None
+    by_events: bool = False
+    activity: float | None = None
+    calls: int = 0
+    event_calls: int = 0
+
+    def take_call(self, x: Tensor, shape: Geometry) -> bool:
+        """Decide about a call.
+
+        Args:
+            x: The layer's inputs, which are looked at now and then.
+            shape: The shape of the layer.
+
+        Returns:
+            Whether the call is to be made by events.
+        """
+        if not self.by_events and self.calls % LOOK_EVERY == 0:
+            self.decide(int(torch.count_nonzero(x.detach())) / max(x.numel(), 1), x.dtype, shape)
+        self.calls += 1
+        self.event_calls += self.by_events
+        return self.by_events
+
+    def decide(self, activity: float, kind: torch.dtype, shape: Geometry) -> None:
+        """Note how active the inputs are, and choose for the next call.
+
+        Args:
+            activity: The share of active inputs.
+            kind: Their dtype.
+            shape: The shape of the layer.
+        """
+        self.activity = activity
+        if self.break_even is None:
+            if activity > _NO_SPIKES:  # nobody waits for a measurement that decides nothing
+                return
+            self.break_even = calibration.break_even(shape, kind)
+        if self.by_events:
+            self.by_events = activity * _CLEARLY <= self.break_even
+        else:
+            self.by_events = activity <= self.break_even * _CLEARLY
+
+    def to_numbers(self) -> list[float]:
+        """Return the attributes as numbers, NaN for None, as a checkpoint keeps them."""
+        values = [getattr(self, field.name) for field in fields(self)]
+        return [math.nan if value is None else float(value) for value in values]
+
+    def set_numbers(self, numbers: Sequence[float]) -> None:
+        """Take the attributes from what `to_numbers` gave.
+
+        Args:
+            numbers: Five numbers.
+        """
+        share, by_events, activity, calls, event_calls = numbers
+        self.break_even = None if math.isnan(share) else share
+        self.by_events = bool(by_events)
+        self.activity = None if math.isnan(activity) else activity
+        self.calls, self.event_calls = int(calls), int(event_calls)

@@ -1,0 +1,51 @@
+"""A layer's choice between dense and events: with hysteresis, and the same again from the same numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from picojoule.kernels.event_driven import calibration
+from picojoule.kernels.event_driven.choice import LOOK_EVERY, Choice
+from picojoule.kernels.event_driven.geometry import Geometry
+
+SHAPE = Geometry(1, 1, 1, 1, (1, 1), (1, 1))
+pytestmark = pytest.mark.usefixtures("known_costs")
+
+
+def told(choice: Choice, active: int) -> bool:
+    """One call with so many of 100 inputs active, as a layer makes it."""
+    x = torch.zeros(100)
+    x[:active] = 1
+    taken = choice.take_call(x, SHAPE)
+    if taken:
+        choice.decide(active / 100, x.dtype, SHAPE)
+    return taken
+
+
+def test_a_choice_with_hysteresis() -> None:
+    choice = Choice()
+    assert [told(choice, 60)] + [told(choice, 1) for _ in range(LOOK_EVERY)] == [False] * LOOK_EVERY + [True]
+    assert told(choice, 45)  # above the break-even, not clearly
+    assert told(choice, 50)  # clearly: but that is known only afterwards
+    assert not told(choice, 1)
+    assert (choice.calls, choice.event_calls) == (LOOK_EVERY + 4, 3)
+
+
+def test_a_layer_without_silence_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "break_even", lambda shape, kind: 1 / 0)
+    choice = Choice()
+    assert not told(choice, 100)
+    assert choice.break_even is None
+
+
+def test_the_same_again_from_the_same_numbers() -> None:
+    first, again = Choice(), Choice()
+    history = [60, 30, 10, 44, 46, 49, 3, 90, 2] * 5
+    for active in history[:20]:
+        told(first, active)
+    again.set_numbers(torch.tensor(first.to_numbers(), dtype=torch.float64).tolist())
+    assert again == first
+    assert [told(again, active) for active in history[20:]] == [told(first, active) for active in history[20:]]
+    again.set_numbers(Choice().to_numbers())
+    assert again == Choice()
