@@ -177,7 +177,7 @@ def export_run(
     """
     one_of("--to", to, export.names())
     finished = Run.at(run)
-    example = torch.zeros(1, *finished.recipe.input_shape)
+    example = finished.recipe.example()
     with standard_output_kept():  # a model may print; standard output is the command's
         network = load_model(finished, consent(trust, model))
         path = export.write(network, example, "onnx" if to == "onnx" else "nir", out or run / f"network.{to}", note)

@@ -9,6 +9,7 @@ import typer
 
 from picojoule.cli.options import Address, AsJson, On, Overrides, RunsInto, Workers, one_of
 from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, transfer_bar
+from picojoule.data import runs_code
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
@@ -46,7 +47,8 @@ def train(
     run = fit.fit(Recipe.load(recipe, *changes), into, reporters=reporters, accelerator=accelerator, devices=devices)
     test = run.result.test
     energy = "" if test.joules is None else f", {format_joules(test.joules)} per image"
-    consent = " --trust" if ":" in run.recipe.model.name else ""
+    foreign = ":" in run.recipe.model.name or runs_code(run.recipe.data.name)
+    consent = " --trust" if foreign else ""
     note(f"test: accuracy {test.accuracy:.1%}{energy}; layer by layer: picojoule evaluate {run.path}{consent}")
     show_path(run.path)
 

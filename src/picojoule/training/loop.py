@@ -12,6 +12,7 @@ import torch.distributed
 from picojoule.data import Batches, RandAugment
 from picojoule.errors import PicojouleError
 from picojoule.io.signals import Interrupted, Stop
+from picojoule.neurons.time_steps import as_batch
 from picojoule.runs.evaluate import Evaluation
 from picojoule.runs.metadata import run_metadata
 from picojoule.runs.metrics import EpochMetrics
@@ -83,8 +84,7 @@ class Training:
         fabric = process.fabric
         learner.model.train()
         for number, (images, labels) in enumerate(self._batches.epoch(epoch, progress.batch), progress.batch):
-            images = images.contiguous(memory_format=torch.channels_last)
-            result = self._objective.evaluate(images, labels, self._strength(epoch, number))
+            result = self._objective.evaluate(as_batch(images), labels, self._strength(epoch, number))
             stopping, total_loss, *rates = all_reduced(fabric, stop.requested, result.loss.item(), *result.rates)
             if not math.isfinite(total_loss):
                 raise self._diverged(f"the loss became {total_loss} in epoch {epoch + 1}, batch {number + 1}")

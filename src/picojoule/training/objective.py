@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from picojoule.neurons.time_steps import logits_of
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.spikes.watch import watch
@@ -150,11 +151,11 @@ class Objective:
         network, penalty = self.learner.wrapped, self.learner.penalty
         rates: list[float] = []
         if penalty is None:
-            logits, omega = network(images), torch.zeros(())
+            outputs, omega = network(images), torch.zeros(())
             charged = omega
         else:
             with watch(network, self.steps) as activity:
-                logits = network(images)
+                outputs = network(images)
             with torch.set_grad_enabled(strength != 0):
                 if self.guard is None or isinstance(penalty, TargetPenalty):
                     charged = omega = penalty(activity)
@@ -163,7 +164,7 @@ class Objective:
                     omega = torch.stack(list(shares.values())).sum()
                     charged = self.guard.charge(shares) if strength > 0 else omega
                     rates = self.guard.rates(shares)
-        logits = logits.float()
+        logits = logits_of(outputs, len(labels)).float()
         entropy = F.cross_entropy(logits, labels)
         loss = entropy + strength * charged if strength != 0 else entropy
         correct = (logits.argmax(1) == labels).sum().item()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from picojoule.data import Batches, Images
+from picojoule.neurons.time_steps import as_batch
 from picojoule.runs.evaluate import Evaluation
 from picojoule.runs.model import load_weights
 from picojoule.spikes.watch import watch
@@ -65,7 +66,7 @@ class BudgetController:
 
     def __post_init__(self) -> None:
         sample = [images for images, _ in self._evenly_chosen(SAMPLE_BATCHES)]
-        self._sample = torch.cat(sample).contiguous(memory_format=torch.channels_last)
+        self._sample = as_batch(torch.cat(sample, dim=0 if self.process.recipe.frames is None else 1))
         self._averaged = self._evenly_chosen(AVERAGED_BATCHES)
 
     def _evenly_chosen(self, batches: int) -> Batches:
@@ -97,7 +98,7 @@ class BudgetController:
         not of the network that was controlled. Before the reference energy is known, they stay as they are.
         """
         if self.budget.reference is not None:
-            batches = (images.contiguous(memory_format=torch.channels_last) for images, _ in self._averaged)
+            batches = (as_batch(images) for images, _ in self._averaged)
             recompute_running_averages(self.learner.model, batches)
 
     def after_batch(self, epoch: int, batch: int) -> None:
