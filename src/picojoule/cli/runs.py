@@ -22,7 +22,7 @@ from picojoule.training.reporters import Reporter
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A recipe (TOML).")],
+    recipe: Annotated[Path, typer.Argument(help="A recipe (TOML), or the name of a shipped one.")],
     overrides: Overrides = None,
     into: RunsInto = Path("runs"),
     budget: Annotated[
@@ -34,9 +34,9 @@ def train(
 ) -> None:
     """Train one network; the same command again resumes it. The last line printed is the run's folder.
 
-    Example: `picojoule train recipes/small/cnn7-fashion-mnist.toml penalty.strength=64 seed=3`
+    Example: `picojoule train small/cnn7-fashion-mnist penalty.strength=64 seed=3`
 
-    Example: `picojoule train recipes/small/cnn7-fashion-mnist.toml --budget 30%`
+    Example: `picojoule train small/cnn7-fashion-mnist --budget 30%`
     """
     reporters: list[Reporter] = [Display(), *([TensorBoard()] if tensorboard else [])]
     changes = [*(overrides or ())]
@@ -64,7 +64,7 @@ def sweep(
 ) -> None:
     """Train every run of a sweep, several at once; the same command again does only what is missing.
 
-    Example: `picojoule sweep recipes/smoke/digits-sweep.toml training.epochs=4 --workers 2`
+    Example: `picojoule sweep smoke/digits-sweep training.epochs=4 --workers 2`
     """
     place: Where = one_of("--on", on, get_args(Where))
     with standard_output_kept():  # Ray prints what happens to its tasks
@@ -101,7 +101,7 @@ def walk_frontier(
 
     Each point is an ordinary run that begins where the one before ended; the same command again resumes.
 
-    Example: `picojoule frontier recipes/small/cnn7-fashion-mnist.toml training.epochs=10 --into frontier`
+    Example: `picojoule frontier small/cnn7-fashion-mnist training.epochs=10 --into frontier`
     """
     plan = Plan(points, first, ratio, stretch, one_of("--schedule", schedule, get_args(Schedule)))
     curve = frontier(

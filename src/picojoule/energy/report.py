@@ -186,7 +186,7 @@ class EnergyReport:
             table.add_column(column, justify="left" if column == "layer" else "right", overflow="fold")
         for layer in self.layers:
             table.add_row(
-                escape(layer.name),
+                escape(layer.layer.title),
                 f"{layer.neurons:,}" if layer.neurons else "relay",
                 f"{layer.synops:,.1f}",
                 format_joules(layer.joules),
