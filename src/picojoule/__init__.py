@@ -15,7 +15,7 @@ go_quietly_while_starting()
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from picojoule import zoo
+from picojoule import schedule, zoo
 from picojoule.energy import hardware
 from picojoule.energy.meter import EnergyMeter
 from picojoule.energy.report import EnergyReport
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from picojoule.search.frontier import Plan, frontier
     from picojoule.search.limits import Limits
     from picojoule.search.pick import pick
+    from picojoule.training.any_loop import Budget, Guard, suggest_strength
     from picojoule.training.fit import fit
     from picojoule.training.reporters import Reporter
 
@@ -58,9 +59,11 @@ __all__ = [
     "IF",
     "LIF",
     "Activity",
+    "Budget",
     "EnergyMeter",
     "EnergyReport",
     "Evaluation",
+    "Guard",
     "Layer",
     "Limits",
     "Penalty",
@@ -90,6 +93,8 @@ __all__ = [
     "pick",
     "report",
     "rules",
+    "schedule",
+    "suggest_strength",
     "surrogate",
     "sweep",
     "trace",
@@ -107,7 +112,9 @@ _LAZY_MODULES = {
     "tradeoff": "picojoule.search.tradeoff",
 }
 _LAZY_NAMES = {
+    "Budget": "picojoule.training.any_loop",
     "Evaluation": "picojoule.runs.evaluate",
+    "Guard": "picojoule.training.any_loop",
     "Limits": "picojoule.search.limits",
     "Plan": "picojoule.search.frontier",
     "Recipe": "picojoule.recipe.recipe",
@@ -120,6 +127,7 @@ _LAZY_NAMES = {
     "infer": "picojoule.runs.infer",
     "load_model": "picojoule.runs.model",
     "pick": "picojoule.search.pick",
+    "suggest_strength": "picojoule.training.any_loop",
 }
 
 

@@ -85,7 +85,7 @@ class ShareOrEnergy:
 
     def _checked(self, value: object) -> object:
         if isinstance(value, str):
-            return _share_or_joules(value)
+            return share_or_joules(value)
         if value is None or (type(value) in (int, float) and 0 < value <= 1):  # type: ignore[operator]  # a number
             return value
         raise ValueError(value)
@@ -158,8 +158,21 @@ def _content(value: Any) -> str:
     return value
 
 
-def _share_or_joules(text: str) -> float | str:
-    """Read "30%" as the share 0.3, and an energy with its unit as text in one spelling."""
+def share_or_joules(text: str) -> float | str:
+    """Read "30%" as the share 0.3, and an energy with its unit as text in one spelling.
+
+    Args:
+        text: What the user wrote.
+
+    Returns:
+        The share, or the energy.
+
+    Raises:
+        ValueError: If it is neither.
+
+    >>> share_or_joules("30%"), share_or_joules("2000 nJ")
+    (0.3, '2 µJ')
+    """
     if text.strip().endswith("%"):
         try:
             share = float(Decimal(text.strip()[:-1].strip()) / 100)

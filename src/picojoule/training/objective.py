@@ -47,7 +47,9 @@ def guard_of(recipe: Recipe, penalty: Penalty | TargetPenalty | None) -> Guard |
         The guard; None where the recipe has none, or the penalty has no shares by layer.
     """
     wanted = recipe.penalty.budget is not None if recipe.penalty.guard is None else recipe.penalty.guard
-    return Guard(penalty.by_layer_at_one(recipe.neuron.steps)) if wanted and isinstance(penalty, Penalty) else None
+    if not wanted or not isinstance(penalty, Penalty):
+        return None
+    return Guard(penalty.by_layer_at_one(recipe.neuron.steps), classes=recipe.classes)
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class BatchResult:
     Attributes:
         loss: The objective, to be differentiated.
         sums: What the batch adds to the sums of its epoch.
-        rates: Firing rates of the guarded layers; empty without a guard.
+        rates: Firing rates of the guarded layers and the cross-entropy; empty without a guard.
     """
 
     loss: Tensor
@@ -149,7 +151,7 @@ class Objective:
             The loss, and what is noted of the batch.
         """
         network, penalty = self.learner.wrapped, self.learner.penalty
-        rates: list[float] = []
+        shares: dict[str, Tensor] = {}
         if penalty is None:
             outputs, omega = network(images), torch.zeros(())
             charged = omega
@@ -163,9 +165,9 @@ class Objective:
                     shares = penalty.by_layer(activity)
                     omega = torch.stack(list(shares.values())).sum()
                     charged = self.guard.charge(shares) if strength > 0 else omega
-                    rates = self.guard.rates(shares)
         logits = logits_of(outputs, len(labels)).float()
         entropy = F.cross_entropy(logits, labels)
+        rates = self.guard.observations(shares, entropy.item()) if self.guard is not None and shares else []
         loss = entropy + strength * charged if strength != 0 else entropy
         correct = (logits.argmax(1) == labels).sum().item()
         samples = len(labels)
