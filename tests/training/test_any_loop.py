@@ -17,6 +17,7 @@ import tiny
 from picojoule.errors import PicojouleError
 from picojoule.training.budget.controller import few_updates
 from picojoule.training.budget.guard import Guard as Floor
+from picojoule.training.budget.recovery import Recovery
 
 EPOCHS, BATCH = 8, 25
 
@@ -218,16 +219,30 @@ def test_the_charge_waits_for_learning_and_rests_when_it_is_lost() -> None:
 
 
 @pytest.mark.parametrize(("strength", "least"), [(1, 0.5), (64, 0.25), (256, 0.15)])
-def test_a_guarded_run_of_a_network_without_norms_ends_alive(
-    strength: int, least: float, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_guarded_run_of_a_network_without_norms_ends_alive(strength: int, least: float, tmp_path: Path) -> None:
     few = ("training.epochs=10", "data.limit=1200", "optimizer.lr=0.003", f"penalty.strength={strength}")
     run = pj.fit(tiny.recipe("model.name=tiny:fragile", "penalty.guard=true", *few), tmp_path)
     test = run.result.test
     assert test.accuracy > least
     assert all(layer.rate for layer in test.layers)
-    if strength == 256:
-        assert "goes back to its last good weights" in caplog.text
+
+
+def test_the_way_back_keeps_the_last_good_weights_and_its_state() -> None:
+    good, bad = {"w": torch.ones(2)}, {"w": torch.zeros(2)}
+    recovery = Recovery()
+    assert not recovery.after_epoch(["spike1"], 0.0, bad)
+    assert not recovery.after_epoch(["spike1"], 0.0, bad)  # nothing to go back to
+    assert not recovery.after_epoch([], 1.0, good)
+    assert not recovery.after_epoch([], 0.2, bad)  # still alive, but worse
+    assert not recovery.after_epoch([], 0.0, bad)
+    again = Recovery()
+    again.load_state_dict(recovery.state_dict(), recovery.weights)
+    for each in (recovery, again):
+        assert each.to_be_taken
+        assert each.after_epoch(["spike1"], 0.0, bad)
+        assert torch.equal(each.weights["w"], good["w"])
+        assert each.factor == 0.25
+        assert not each.to_be_taken
 
 
 def test_few_updates_are_told_at_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -37,7 +37,8 @@ EVALUATION_BATCH = 500
 """Images times time steps in a batch of an evaluation."""
 
 _ENERGY_FIELDS = (
-    *("joules", "synops", "encoder_macs", "encoder_joules", "ann_joules", "update_joules"),
+    *("joules", "synops", "encoder_macs", "encoder_joules", "ann_joules", "update_joules", "total_joules"),
+    "synops_per_synapse",
     *("rate_mean", "rate_sum", "dead_rate"),
     *("steps", "psi", "hardware", "layers"),
 )
