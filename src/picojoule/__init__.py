@@ -15,7 +15,7 @@ go_quietly_while_starting()
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from picojoule import zoo
+from picojoule import schedule, zoo
 from picojoule.energy import hardware
 from picojoule.energy.meter import EnergyMeter
 from picojoule.energy.report import EnergyReport
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from picojoule.search.frontier import Plan, frontier
     from picojoule.search.limits import Limits
     from picojoule.search.pick import pick
+    from picojoule.training.any_loop import Budget, Guard, suggest_strength
     from picojoule.training.fit import fit
     from picojoule.training.reporters import Reporter
 
@@ -59,9 +60,11 @@ __all__ = [
     "IF",
     "LIF",
     "Activity",
+    "Budget",
     "EnergyMeter",
     "EnergyReport",
     "Evaluation",
+    "Guard",
     "Layer",
     "Limits",
     "Penalty",
@@ -92,7 +95,9 @@ __all__ = [
     "pick",
     "report",
     "rules",
+    "schedule",
     "sparse",
+    "suggest_strength",
     "surrogate",
     "sweep",
     "trace",
@@ -110,7 +115,9 @@ _LAZY_MODULES = {
     "tradeoff": "picojoule.search.tradeoff",
 }
 _LAZY_NAMES = {
+    "Budget": "picojoule.training.any_loop",
     "Evaluation": "picojoule.runs.evaluate",
+    "Guard": "picojoule.training.any_loop",
     "Limits": "picojoule.search.limits",
     "Plan": "picojoule.search.frontier",
     "Recipe": "picojoule.recipe.recipe",
@@ -123,6 +130,7 @@ _LAZY_NAMES = {
     "infer": "picojoule.runs.infer",
     "load_model": "picojoule.runs.model",
     "pick": "picojoule.search.pick",
+    "suggest_strength": "picojoule.training.any_loop",
 }
 
 

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from picojoule.data import cache_root, datasets, fetch, load
 from picojoule.data.cache import holds
 from picojoule.data.datasets import FASHION_MNIST
-from picojoule.data.loading import Data, Normalization, statistics
+from picojoule.data.images import Data, Normalization, statistics
 from picojoule.errors import PicojouleError
 
 from .conftest import CONTENTS, SPLITS, Contents

@@ -446,7 +446,8 @@ def test_a_price_list_of_ones_own() -> None:
 
 
 ENERGY_FIELDS = set(
-    "samples joules synops encoder_macs encoder_joules ann_joules update_joules rate_mean rate_sum dead_rate "
+    "samples joules synops encoder_macs encoder_joules ann_joules update_joules total_joules synops_per_synapse "
+    "rate_mean rate_sum dead_rate "
     "steps psi hardware layers".split()
 )
 

@@ -19,6 +19,7 @@ BASE = 'model.name = "cnn7"\ndata.name = "fashion-mnist"\n'
 DEFAULTS_AND_OTHERS: dict[str, tuple[object, object]] = {
     "seed": (0, 1),
     "model.name": ("cnn7", "vgg11"),
+    "model.args": (None, {"width": 8}),
     "data.name": ("fashion-mnist", "digits"),
     "data.limit": (None, 1000),
     "data.limit_validation": (None, 1000),
@@ -28,6 +29,10 @@ DEFAULTS_AND_OTHERS: dict[str, tuple[object, object]] = {
     "data.randaugment_m": (9, 10),
     "data.normalize": (True, False),
     "data.pad": (2, 3),
+    "data.size": (None, 32),
+    "data.shape": (None, (1, 8, 8)),
+    "data.classes": (None, 3),
+    "data.content": (None, "0123456789abcdef"),
     "neuron.kind": ("spike", "relu"),
     "neuron.steps": (1, 2),
     "neuron.threshold": (1.0, 0.5),

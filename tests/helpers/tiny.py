@@ -89,6 +89,20 @@ def fan_out_of_first_layer() -> Tensor:
     return psi
 
 
+def fragile(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
+    """Three layers without norms, which a penalty silences for good."""
+    return Classifier(
+        flat=nn.Flatten(),
+        first=nn.Linear(in_channels * 1024, 64),
+        spike1=neuron(),
+        second=nn.Linear(64, 64),
+        spike2=neuron(),
+        third=nn.Linear(64, 64),
+        spike3=neuron(),
+        out=nn.Linear(64, classes),
+    )
+
+
 def normed(classes: int, in_channels: int, neuron: Neuron) -> Classifier:
     """Batch norm and no dropout."""
     layers = net(classes, in_channels, neuron).named_children()

@@ -80,7 +80,7 @@ def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(
 COMMANDS: dict[str, Callable[[Path], object]] = {
     "recipe": pj.Recipe.load,
     "sweep": pj.sweep.load,
-    "picture": lambda path: read_picture(path, "digits", 0),
+    "picture": lambda path: read_picture(path, (1, 32, 32), 0),
     "data file": lambda path: Folder(path.parent).read(path.name),
     "archive": lambda path: Archive.open(path, {"a"}),
 }

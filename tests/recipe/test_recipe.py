@@ -76,12 +76,18 @@ def test_typed_values_give_the_recipe_that_override_strings_give(values: dict[st
     assert base == Recipe.loads(BASE)
 
 
+def toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {shown(each)}" for key, each in value.items()) + "}"
+    return shown(value)
+
+
 @pytest.mark.parametrize(("key", "other"), sorted((key, other) for key, (_, other) in DEFAULTS_AND_OTHERS.items()))
 def test_every_key_can_be_given_as_a_typed_value(key: str, other: Any) -> None:
     section, _, leaf = key.rpartition(".")
     values = {section: {leaf: other}} if section else {leaf: other}
     try:
-        written = Recipe.loads(BASE).override(f"{key}={other}" if isinstance(other, str) else f"{key}={shown(other)}")
+        written = Recipe.loads(BASE).override(f"{key}={other}" if isinstance(other, str) else f"{key}={toml(other)}")
     except PicojouleError as fault:  # keys that go with others only
         with pytest.raises(PicojouleError, match=re.escape(str(fault))):
             Recipe.loads(BASE).with_values(**values)

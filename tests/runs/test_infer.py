@@ -216,14 +216,14 @@ def test_a_folder_that_is_no_run(tmp_path: Path, command: Command) -> None:
 def test_pictures_take_the_form_of_the_data_set(pictures: list[Path]) -> None:
     images = pj.data.load("digits").test.images
     pad = pj.data.DATASETS["digits"].pad
-    assert torch.equal(read_picture(pictures[0], "digits", pad), images[0])
-    assert torch.equal(read_picture(pictures[1], "digits", pad), images[1])
-    assert read_picture(pictures[2], "digits", pad).shape == images.shape[1:]
-    assert read_picture(pictures[2], "cifar-10", 0).shape == (3, 32, 32)
-    bordered = read_picture(pictures[2], "fashion-mnist", 2)
+    assert torch.equal(read_picture(pictures[0], (1, 32, 32), pad), images[0])
+    assert torch.equal(read_picture(pictures[1], (1, 32, 32), pad), images[1])
+    assert read_picture(pictures[2], (1, 32, 32), pad).shape == images.shape[1:]
+    assert read_picture(pictures[2], (3, 32, 32), 0).shape == (3, 32, 32)
+    bordered = read_picture(pictures[2], (1, 28, 28), 2)
     assert bordered.shape == (1, 32, 32)
     assert not bordered[:, :2].any()
-    assert torch.equal(read_picture(pictures[0], "fashion-mnist", 2), images[0]), "it has its border already"
+    assert torch.equal(read_picture(pictures[0], (1, 28, 28), 2), images[0]), "it has its border already"
 
 
 def test_a_picture_is_read_as_it_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_a_picture_is_read_as_it_looks(tmp_path: Path, monkeypatch: pytest.Monke
     picture, path = Image.fromarray(grey), tmp_path / "picture.png"
 
     def read() -> list[list[int]]:
-        pixels: list[list[int]] = read_picture(path, "digits", 0)[0].tolist()
+        pixels: list[list[int]] = read_picture(path, (1, 32, 32), 0)[0].tolist()
         return pixels
 
     Image.fromarray(grey.astype(np.uint16) * 257).save(path)

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import picojoule
-from picojoule.cli import data, networks, pages, runs, schemas, streams
+from picojoule.cli import data, networks, pages, runs, schemas, streams, template
 from picojoule.errors import PicojouleError, memory_ran_out
 from picojoule.io.extras import explained
 from picojoule.io.signals import CTRL_C, Interrupted, started
@@ -40,6 +40,7 @@ def _options(
 
 app.command()(networks.profile)
 app.command("demo")(runs.run_demo)
+app.command("init")(template.begin_project)
 app.command()(runs.train)
 app.command()(runs.sweep)
 app.command()(networks.evaluate)

@@ -14,6 +14,9 @@ from picojoule import zoo
 from picojoule.cli.options import AsJson, FinishedRun, FolderOfRuns, Trusted, TrustedModel, consent, one_of
 from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, tell
 from picojoule.deploy import export
+from picojoule.energy import hardware as price_lists
+from picojoule.energy.hardware import PriceList
+from picojoule.energy.side_by_side import SideBySide
 from picojoule.errors import PicojouleError
 from picojoule.runs import evaluate as evaluation
 from picojoule.runs.folder import Run
@@ -60,6 +63,11 @@ def evaluate(
         int | None,
         typer.Option(help="Convert a run with quantised ReLUs to spikes over so many time steps, and measure that."),
     ] = None,
+    hardware: Annotated[
+        str | None, typer.Option(help="Another price list, several with commas side by side, or all of them.")
+    ] = None,
+    latex: Annotated[bool, typer.Option("--latex", help="Print the energy as a LaTeX table alone.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the energy as CSV alone.")] = False,
     trust: Trusted = False,
     model: TrustedModel = None,
     as_json: AsJson = False,
@@ -69,7 +77,12 @@ def evaluate(
     Example: `picojoule evaluate runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --json`
 
     Example: `picojoule evaluate runs/cnn7-fashion-mnist-target0.8-10-s0-0123456789ab --convert-steps 5`
+
+    Example: `picojoule evaluate runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --hardware all --latex`
     """
+    chips = None if hardware is None else _chips(hardware)
+    if sum((latex, as_csv, as_json)) > 1:
+        raise PicojouleError("--latex, --csv and --json exclude each other: give one of them")
     with standard_output_kept():  # a model may print; standard output is the command's
         result = evaluation.evaluate(
             run, one_of("--split", split, _SPLITS), convert_steps=convert_steps, trust=consent(trust, model)
@@ -80,11 +93,19 @@ def evaluate(
         remark = str(fault)
     if remark is not None:
         note(f"picojoule: {remark}")
+    energy = result.energy
+    if (latex or as_csv or chips is not None) and energy is None:
+        raise PicojouleError("a network without spikes has no energy of spikes to be shown: leave the options out")
     if as_json:
-        show_json(result.to_dict())
+        priced = {} if chips is None or energy is None else {"chips": [energy.priced(c).to_dict() for c in chips]}
+        show_json({**result.to_dict(), **priced})
         return
-    if result.energy is not None:
-        show(result.energy.table())
+    if energy is not None:
+        bill = energy if chips is None else SideBySide(tuple(energy.priced(chip) for chip in chips))
+        if latex or as_csv:
+            tell((bill.latex() if latex else bill.csv()).rstrip())
+            return
+        show(bill.table())
     print(
         f"accuracy {result.accuracy:.2%}, cross-entropy {result.loss:.4f} on {result.samples:,} {result.split} images"
     )
@@ -177,7 +198,7 @@ def export_run(
     """
     one_of("--to", to, export.names())
     finished = Run.at(run)
-    example = torch.zeros(1, *finished.recipe.input_shape)
+    example = finished.recipe.example()
     with standard_output_kept():  # a model may print; standard output is the command's
         network = load_model(finished, consent(trust, model))
         path = export.write(network, example, "onnx" if to == "onnx" else "nir", out or run / f"network.{to}", note)
@@ -205,6 +226,12 @@ def _model(name: str, input_shape: str | None) -> tuple[nn.Module, tuple[int, ..
     if shape is None:
         raise PicojouleError(f"{name} does not say what it takes in: give --input, for example --input 3,32,32")
     return model, tuple(shape)
+
+
+def _chips(text: str) -> list[PriceList]:
+    """Read names of price lists with commas; "all" is every one."""
+    names = price_lists.names() if text == "all" else [name.strip() for name in text.split(",")]
+    return [price_lists.get(name) for name in names]
 
 
 _LARGEST_INPUT = 10**9

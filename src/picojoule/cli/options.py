@@ -18,7 +18,9 @@ RunsInto = Annotated[Path, typer.Option(help="The folder of run folders.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Changes to it.")]
 Workers = Annotated[int | None, typer.Option(help="Runs at once; by default, as many as there are cores for.")]
 On = Annotated[str, typer.Option(help="local (processes of this machine) or ray (a cluster).")]
-Trusted = Annotated[bool, typer.Option("--trust", help="Run the code of a model that is not picojoule's own.")]
+Trusted = Annotated[
+    bool, typer.Option("--trust", help="Run the code of a model, or of data, that is not picojoule's own.")
+]
 TrustedModel = Annotated[
     str | None,
     typer.Option("--model", metavar="PACKAGE.MODULE:FACTORY", help="The same, if the recipe names this very model."),

@@ -9,6 +9,7 @@ import typer
 
 from picojoule.cli.options import Address, AsJson, On, Overrides, RunsInto, Workers, one_of
 from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, transfer_bar
+from picojoule.data import runs_code
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
@@ -21,7 +22,7 @@ from picojoule.training.reporters import Reporter
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A recipe (TOML).")],
+    recipe: Annotated[Path, typer.Argument(help="A recipe (TOML), or the name of a shipped one.")],
     overrides: Overrides = None,
     into: RunsInto = Path("runs"),
     budget: Annotated[
@@ -33,9 +34,9 @@ def train(
 ) -> None:
     """Train one network; the same command again resumes it. The last line printed is the run's folder.
 
-    Example: `picojoule train recipes/small/cnn7-fashion-mnist.toml penalty.strength=64 seed=3`
+    Example: `picojoule train small/cnn7-fashion-mnist penalty.strength=64 seed=3`
 
-    Example: `picojoule train recipes/small/cnn7-fashion-mnist.toml --budget 30%`
+    Example: `picojoule train small/cnn7-fashion-mnist --budget 30%`
     """
     reporters: list[Reporter] = [Display(), *([TensorBoard()] if tensorboard else [])]
     changes = [*(overrides or ())]
@@ -46,7 +47,8 @@ def train(
     run = fit.fit(Recipe.load(recipe, *changes), into, reporters=reporters, accelerator=accelerator, devices=devices)
     test = run.result.test
     energy = "" if test.joules is None else f", {format_joules(test.joules)} per image"
-    consent = " --trust" if ":" in run.recipe.model.name else ""
+    foreign = ":" in run.recipe.model.name or runs_code(run.recipe.data.name)
+    consent = " --trust" if foreign else ""
     note(f"test: accuracy {test.accuracy:.1%}{energy}; layer by layer: picojoule evaluate {run.path}{consent}")
     show_path(run.path)
 
@@ -62,7 +64,7 @@ def sweep(
 ) -> None:
     """Train every run of a sweep, several at once; the same command again does only what is missing.
 
-    Example: `picojoule sweep recipes/smoke/digits-sweep.toml training.epochs=4 --workers 2`
+    Example: `picojoule sweep smoke/digits-sweep training.epochs=4 --workers 2`
     """
     place: Where = one_of("--on", on, get_args(Where))
     with standard_output_kept():  # Ray prints what happens to its tasks
@@ -99,7 +101,7 @@ def walk_frontier(
 
     Each point is an ordinary run that begins where the one before ended; the same command again resumes.
 
-    Example: `picojoule frontier recipes/small/cnn7-fashion-mnist.toml training.epochs=10 --into frontier`
+    Example: `picojoule frontier small/cnn7-fashion-mnist training.epochs=10 --into frontier`
     """
     plan = Plan(points, first, ratio, stretch, one_of("--schedule", schedule, get_args(Schedule)))
     curve = frontier(

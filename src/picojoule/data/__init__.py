@@ -7,7 +7,10 @@ from picojoule.data.batches import Batches
 from picojoule.data.cache import cache_root
 from picojoule.data.datasets import DATASETS, find
 from picojoule.data.fetch import Fetched, Listing, fetch, listing
-from picojoule.data.loading import Data, Images, Normalization, load
+from picojoule.data.given import Given
+from picojoule.data.images import Data, Images, Normalization
+from picojoule.data.loading import load
+from picojoule.data.own import is_own, runs_code
 from picojoule.data.progress import Progress
 
 __all__ = [
@@ -15,6 +18,7 @@ __all__ = [
     "Batches",
     "Data",
     "Fetched",
+    "Given",
     "Images",
     "Listing",
     "Normalization",
@@ -23,6 +27,8 @@ __all__ = [
     "cache_root",
     "fetch",
     "find",
+    "is_own",
     "listing",
     "load",
+    "runs_code",
 ]

@@ -24,7 +24,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from picojoule.data.loading import Images, Normalization
+from picojoule.data.images import Images, Normalization
 from picojoule.data.splits import shuffled
 from picojoule.errors import PicojouleError
 
@@ -109,7 +109,7 @@ class Batches:
             start: The number of the first batch, to resume in the middle of an epoch.
 
         Yields:
-            Images [B, C, H, W] as float32 and labels [B] as int64.
+            Images [B, C, H, W] as float32 and labels [B] as int64; frames over time are [T, B, C, H, W].
         """
         order = self._order(epoch)
         device = torch.device(self.device)
@@ -117,14 +117,14 @@ class Batches:
         for first in range(start - start % pool, len(self), pool):
             # Whole batches, also the last if it is to be cut or dropped: the draws must not depend on the processes.
             chosen = order[first * self.batch_size : (first + pool) * self.batch_size].split(self.batch_size)
-            images = [self.part.images[index].to(device).float().div_(255) for index in chosen]
+            images = [as_floats(self.part.images[index].to(device)) for index in chosen]
             if self.augment is not None and self.seed is not None:
                 images = self.augment(images, (self.seed, epoch, first // pool))
             for number, (index, pixels) in enumerate(zip(chosen, images, strict=True), start=first):
                 if start <= number < len(self):
                     mine = pixels[self._shard(len(pixels))].contiguous()
                     labels = self.part.labels[index[self._shard(len(index))]].to(device)
-                    yield (mine if self.normalization is None else self.normalization(mine)), labels
+                    yield as_input(mine, self.normalization), labels
 
     def _order(self, epoch: int) -> Tensor:
         count = len(self.part)
@@ -140,3 +140,35 @@ class Batches:
         """Count the images of a batch of `count` that this process works on: 0 if it goes without the batch."""
         share = len(range(count)[self._shard(count)])
         return share if self.seed is None or share >= 2 else 0
+
+
+def as_floats(stored: Tensor) -> Tensor:
+    """Turn samples as they are stored into float32: bytes are pixels of 255, all else is taken as it is.
+
+    Args:
+        stored: Samples [N, …].
+
+    Returns:
+        Floats in the same shape.
+
+    >>> as_floats(torch.tensor([0, 255], dtype=torch.uint8))
+    tensor([0., 1.])
+    """
+    return stored.float().div_(255) if stored.dtype == torch.uint8 else stored.float()
+
+
+def as_input(samples: Tensor, normalization: Normalization | None) -> Tensor:
+    """Turn float samples into a network's input: normalised, and with time, if there is any, as the first axis.
+
+    Args:
+        samples: [B, D], [B, C, H, W] or [B, T, C, H, W].
+        normalization: None leaves the values as they are.
+
+    Returns:
+        [B, D], [B, C, H, W] or [T, B, C, H, W].
+
+    >>> as_input(torch.zeros(2, 5, 1, 8, 8), None).shape
+    torch.Size([5, 2, 1, 8, 8])
+    """
+    values = samples if normalization is None else normalization(samples)
+    return values.transpose(0, 1).contiguous() if values.dim() == 5 else values

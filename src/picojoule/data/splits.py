@@ -94,6 +94,31 @@ def draw_balanced(
     return _take(labels, np.arange(classes), quotas, seed)[0]
 
 
+def draw_limited(labels: NDArray[np.int64], classes: int, count: int | None, what: str) -> Indices:
+    """Draw positions of a class-balanced subset of that many images, or all positions.
+
+    Args:
+        labels: The class of each image.
+        classes: The number of classes.
+        count: Images to be drawn; None is all of them.
+        what: The count's name in an error.
+
+    Returns:
+        The positions in ascending order.
+
+    Raises:
+        PicojouleError: The count is not a whole number, or no balanced subset has that many images.
+
+    >>> draw_limited(np.array([0, 0, 1, 1]), 2, None, "limit").tolist()
+    [0, 1, 2, 3]
+    """
+    if count is None:
+        return np.arange(len(labels))
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise PicojouleError(f"{what} = {count!r} is not a number of images: take a whole number or leave it out")
+    return draw_balanced(labels, count, classes, what=what)
+
+
 def _largest_balanced(sizes: NDArray[np.int64]) -> int:
     """Count as many of each class as the smallest has, and one more for each leading class that has one more."""
     least = int(sizes.min())

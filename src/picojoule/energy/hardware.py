@@ -111,6 +111,16 @@ class PriceList:
         return c
 
 
+LEAKY = frozenset(
+    {
+        *("LIF", "Leaky", "Synaptic", "Alpha", "RLeaky", "RSynaptic", "Lapicque"),
+        *("LIFNode", "ParametricLIFNode", "LIFRecurrent", "ALIF", "ExpLeak"),
+        *("LIFCell", "LIFBoxCell", "LIFRecurrentCell", "LIFRefracCell", "LIFExCell", "LIFAdEx", "LICell", "LIBoxCell"),
+    }
+)
+"""Classes of neurons, of picojoule and other frameworks, whose potential is multiplied by a leak in every step."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MemoryPriceList(PriceList):
     """A price list of arithmetic and memory, an access priced by the size of its memory (Lemaire et al., 2022).
@@ -118,7 +128,8 @@ class MemoryPriceList(PriceList):
     A synaptic operation adds a weight to a potential and works out its address (two ``accumulate``), reads the weight,
     reads and writes the potential. A spike is written once by its layer, which resets its neuron (one ``accumulate``),
     and read once by each target, which works out where to begin (two products and sums). Every step each neuron adds
-    its bias to its potential, which is read and written. Our neurons without leak have no product there.
+    its bias to its potential, which is read and written; a neuron that leaks (`LEAKY`) multiplies it as well, one
+    product more. A neuron of a class that is not known is priced without a leak.
 
     The output's potentials, whose neurons never fire, and the dense twin are not priced.
 
@@ -176,8 +187,9 @@ class MemoryPriceList(PriceList):
         return read if layer.relay else read + stored + self.accumulate
 
     def per_update(self, layer: Layer) -> float:
-        """Price the addition of the bias to the potential, which is read and written, in joules."""
-        return self.accumulate + 2 * self.access(layer.neurons)
+        """Price the addition of the bias to the potential, read and written, and the product of a leak, in joules."""
+        leak = self.multiply if layer.kind in LEAKY else 0.0
+        return self.accumulate + leak + 2 * self.access(layer.neurons)
 
 
 _HOROWITZ = "M. Horowitz, Computing's energy problem (and what we can do about it), ISSCC 2014, 45 nm, 0.9 V"

@@ -14,6 +14,7 @@ spikes per neuron and step; a dead neuron is silent in every step of every sampl
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from torch import Tensor
 from picojoule.energy.hardware import DEFAULT, PriceList
 from picojoule.energy.hardware import get as price_list
 from picojoule.energy.report import EnergyReport, LayerEnergy
+from picojoule.energy.side_by_side import SideBySide
 from picojoule.errors import PicojouleError
 from picojoule.spikes.activity import Activity, check_activity
 from picojoule.spikes.sums import summed_over_batch
@@ -168,20 +170,33 @@ class EnergyMeter:
         self._samples, self._steps = samples, steps or None
         self._counts = {name: state[f"counts.{name}"].cpu().clone() for name in self._counts}
 
-    def compute(self, hardware: str | PriceList | None = None) -> EnergyReport:
+    @overload
+    def compute(self, hardware: str | PriceList | None = None) -> EnergyReport: ...
+
+    @overload
+    def compute(self, hardware: list[str | PriceList] | list[str]) -> SideBySide: ...
+
+    def compute(
+        self, hardware: str | PriceList | list[str | PriceList] | list[str] | None = None
+    ) -> EnergyReport | SideBySide:
         """Price everything that was counted so far.
 
         Args:
-            hardware: A price list to be used instead of this meter's own.
+            hardware: A price list to be used instead of this meter's own, or a list of them, to be put side by side.
 
         Returns:
-            Synaptic operations, joules, rates and dead neurons, by layer and in total, per sample.
+            Synaptic operations, joules, rates and dead neurons, by layer and in total, per sample; for a list of price
+            lists, a `SideBySide` of such reports.
 
         Raises:
             PicojouleError: Nothing was counted yet, or the price list is unknown.
         """
         if not self._samples or self._steps is None:
             raise PicojouleError("nothing was counted yet: call update(activity) before compute()")
+        if isinstance(hardware, list):
+            if not hardware:
+                raise PicojouleError("an empty list of price lists prices nothing: name one or more")
+            return SideBySide(tuple(self.compute(each) for each in hardware))
         prices = self.prices if hardware is None else price_list(hardware)
         layers = []
         for name, layer in self.synapses.items():

@@ -10,8 +10,9 @@ from rich.table import Table
 
 from picojoule.energy.hardware import PriceList
 from picojoule.energy.hardware import get as price_list
+from picojoule.energy.side_by_side import BREAK_EVEN, as_html, one_sheet
 from picojoule.energy.units import format_joules
-from picojoule.io.tables import as_text
+from picojoule.io.tables import Sheet, as_text
 from picojoule.synapses.table import Layer
 
 
@@ -120,6 +121,51 @@ class EnergyReport:
         return self.steps * sum(n * price for n, price in zip(neurons, prices, strict=True) if price is not None)
 
     @property
+    def total_joules(self) -> float | None:
+        """All that the network costs: spikes, encoder (every synapse fed by something else) and neuron updates.
+
+        None where the encoder has no price, for without it the total would hide the first layer. Neuron updates that
+        have no price, as on lists of arithmetic alone, are left out, and `unpriced` names them.
+        """
+        encoder = self.encoder_joules
+        if encoder is None and self.encoder_macs:
+            return None
+        return self.joules + (encoder or 0.0) + (self.update_joules or 0.0)
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """The parts of the network that the price list does not cover."""
+        parts = (("encoder", self.encoder_joules), ("updates of neurons", self.update_joules))
+        return tuple(name for name, joules in parts if joules is None)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of each priced part in `total_joules`; empty where there is no total, or it is zero."""
+        total = self.total_joules
+        parts = {"spikes": self.joules, "encoder": self.encoder_joules, "neuron updates": self.update_joules}
+        return {name: joules / total for name, joules in parts.items() if joules is not None} if total else {}
+
+    @property
+    def ann_ratio(self) -> float | None:
+        """`total_joules` as a multiple of the dense ReLU twin's; None where one of them is not priced."""
+        return self.total_joules / self.ann_joules if self.total_joules is not None and self.ann_joules else None
+
+    @property
+    def synops_per_synapse(self) -> float | None:
+        """Synaptic operations per synapse and inference, all time steps together; None without synapses."""
+        synapses = sum(entry.layer.synapses for entry in self.layers)
+        return self.synops / synapses if synapses else None
+
+    def break_even(self) -> str:
+        """Say how often a synapse is used, beside the published bounds below which an SNN spends less than its twin."""
+        low, high = BREAK_EVEN
+        used = self.synops_per_synapse
+        return (
+            f"{'–' if used is None else f'{used:.3g}'} synaptic operations per synapse and inference (an SNN pays "
+            f"below {low} to {high}, by the hardware: Dampfhoffer et al. 2023)"
+        )
+
+    @property
     def rate_sum(self) -> float:
         """The sum of the layers' firing rates, as the paper reports it."""
         return sum(layer.rate for layer in self.layers if layer.rate is not None)
@@ -160,6 +206,8 @@ class EnergyReport:
             "encoder_joules": self.encoder_joules,
             "ann_joules": self.ann_joules,
             "update_joules": self.update_joules,
+            "total_joules": self.total_joules,
+            "synops_per_synapse": self.synops_per_synapse,
             "rate_mean": self.rate_mean,
             "rate_sum": self.rate_sum,
             "dead_rate": self.dead_rate,
@@ -180,13 +228,14 @@ class EnergyReport:
         table = Table(
             title=f"Energy per sample (mean of {self.samples:,}), T = {self.steps}, ψ {self.psi}, "
             f"{escape(self.prices.name)}",
-            caption=f"Not in the total: {'; '.join(apart)}. Total rate: mean over layers (sum {self.rate_sum:.2%}).",
+            caption=f"Not in the total: {'; '.join(apart)}. Total rate: mean over layers (sum {self.rate_sum:.2%}). "
+            f"{self._everything()} {self.break_even()}.",
         )
         for column in ("layer", "neurons", "synaptic operations", "energy", "share", "rate", "dead"):
             table.add_column(column, justify="left" if column == "layer" else "right", overflow="fold")
         for layer in self.layers:
             table.add_row(
-                escape(layer.name),
+                escape(layer.layer.title),
                 f"{layer.neurons:,}" if layer.neurons else "relay",
                 f"{layer.synops:,.1f}",
                 format_joules(layer.joules),
@@ -205,6 +254,35 @@ class EnergyReport:
             f"{self.dead_rate:.2%}",
         )
         return table
+
+    def _everything(self) -> str:
+        """Say what the network costs with all that is not spikes, beside its twin."""
+        total, ratio = self.total_joules, self.ann_ratio
+        if total is None:
+            return f"Everything together: – ({', '.join(self.unpriced)} not priced)."
+        parts = ", ".join(f"{name} {share:.1%}" for name, share in self.shares.items())
+        without = [f"{name}: –" for name in self.unpriced]
+        compared = "" if ratio is None else f", {ratio:.2f} times the dense ReLU twin's"
+        return f"Everything together: {format_joules(total)} ({'; '.join(filter(None, [parts, *without]))}){compared}."
+
+    def sheet(self) -> Sheet:
+        """Return the report as a paper prints it: layers, spikes, encoder, neuron updates, total and dense twin.
+
+        Returns:
+            A table; what the price list does not cover is a dash.
+        """
+        return one_sheet(self)
+
+    def latex(self) -> str:
+        """Write the table of `sheet` as a LaTeX `tabular` of the package booktabs."""
+        return self.sheet().latex()
+
+    def csv(self) -> str:
+        """Write the table of `sheet` as CSV with one header line."""
+        return self.sheet().csv()
+
+    def _repr_html_(self) -> str:
+        return as_html(self.sheet())
 
     def __str__(self) -> str:
         return as_text(self.table())

@@ -67,6 +67,51 @@ def readout(outputs: Tensor, steps: int, *, summed: bool = False) -> Tensor:
     return by_step.sum(0) if summed else by_step.mean(0)
 
 
+def logits_of(outputs: object, samples: int) -> Tensor:
+    """Take the logits [B, classes] from what a network returned; [T, B, classes] is averaged over its time steps.
+
+    Args:
+        outputs: What the network returned.
+        samples: The batch size B.
+
+    Returns:
+        One row per sample.
+
+    Raises:
+        PicojouleError: If it is something else.
+
+    >>> logits_of(torch.tensor([[[1.0, 3.0]], [[2.0, 5.0]]]), samples=1)
+    tensor([[1.5000, 4.0000]])
+    """
+    if not isinstance(outputs, Tensor):
+        raise PicojouleError(
+            f"the network returned {type(outputs).__name__}: let it return the logits alone, [B, classes], or "
+            "[T, B, classes] to be averaged over time"
+        )
+    logits = outputs.mean(0) if outputs.dim() == 3 else outputs
+    if logits.dim() != 2 or len(logits) != samples:
+        raise PicojouleError(
+            f"the network returned {tuple(outputs.shape)} for {samples} samples: let it return the logits, "
+            "[B, classes] or [T, B, classes]"
+        )
+    return logits
+
+
+def as_batch(samples: Tensor) -> Tensor:
+    """Lay a batch of images out in memory as convolutions like it; vectors and frames stay as they are.
+
+    Args:
+        samples: [B, C, H, W], or anything else.
+
+    Returns:
+        The same values.
+
+    >>> as_batch(torch.zeros(2, 3, 4, 4)).stride()
+    (48, 1, 12, 3)
+    """
+    return samples.contiguous(memory_format=torch.channels_last) if samples.dim() == 4 else samples
+
+
 def unfold(rows: Tensor, steps: int) -> Tensor:
     """Give the time steps an axis of their own, [T·B, …] to [T, B, …], without a copy.
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from picojoule.recipe import Recipe
+from picojoule.recipe.shipped import shipped_folder
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -66,6 +65,5 @@ def setting_title(recipe: Recipe) -> str:
 
 
 def _home() -> Traversable:
-    """Return the folder of recipes: the copy in the wheel, or the files of a checkout."""
-    shipped = files("picojoule.paper") / "recipes"
-    return shipped if shipped.is_dir() else Path(__file__).parents[3] / "recipes" / "paper"
+    """Return the folder of the paper's recipes."""
+    return shipped_folder() / "paper"

@@ -23,6 +23,10 @@ else:
     import tomli as tomllib
 
 
+_ARGUMENTS = "model.args."
+"""Before the name of an argument of a model's factory, which is a key like any other."""
+
+
 def apply_overrides(content: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
     """Put each ``section.key=value`` into the tables of a recipe.
 
@@ -93,10 +97,13 @@ def put(content: dict[str, Any], key: str, value: Any) -> None:
         PicojouleError: If there is no such key, or the tables hold something other than a section in its place.
     """
     _field(key)
-    section, _, leaf = key.rpartition(".")
-    values = content.setdefault(section, {}) if section else content
-    if not isinstance(values, dict):
-        raise PicojouleError(not_a_section(section, values))
+    *sections, leaf = key.split(".")
+    values = content
+    for section in sections:
+        below = values.setdefault(section, {})
+        if not isinstance(below, dict):
+            raise PicojouleError(not_a_section(section, below))
+        values[section] = values = dict(below)
     values[leaf] = value
 
 
@@ -104,6 +111,8 @@ def _field(key: str) -> FieldInfo:
     """Find the declaration of a dotted key."""
     if key in SECTIONS:
         raise PicojouleError(f"{key} is a section: set one of its keys, {either(keys_of(key))}")
+    if key.startswith(_ARGUMENTS):
+        return KEYS[_ARGUMENTS.removesuffix(".")]
     if key not in KEYS:
         raise PicojouleError(no_such_key(key))
     return KEYS[key]

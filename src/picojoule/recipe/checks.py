@@ -23,6 +23,7 @@ def check(recipe: Content) -> None:
         PicojouleError: If two keys contradict each other; the message names them and says what to take.
     """
     _check_size(recipe)
+    _check_model(recipe)
     _check_data(recipe)
     _check_neuron(recipe)
     _check_penalty(recipe)
@@ -48,9 +49,27 @@ def _check_size(recipe: Content) -> None:
             )
 
 
+def _check_model(recipe: Content) -> None:
+    """Refuse arguments of a network of the zoo, which has none."""
+    if recipe.model.args is not None and recipe.model.name in zoo.names():
+        raise PicojouleError(
+            f"model.args is not allowed with model.name = {recipe.model.name!r}: it is for a factory of your own, so "
+            "leave it out"
+        )
+
+
 def _check_data(recipe: Content) -> None:
     """Refuse more images than there are, and images of a size that the model does not take."""
     data = recipe.data
+    if data.own:
+        _check_own_data(recipe)
+        return
+    for key in ("size", "shape", "classes", "content"):
+        if getattr(data, key) is not None:
+            raise PicojouleError(
+                f"data.{key} = {shown(getattr(data, key))} is not allowed with data.name = {data.name!r}, whose images "
+                "are known: leave it out"
+            )
     limits = {"limit": data.limit, "limit_validation": data.limit_validation, "limit_test": data.limit_test}
     for (key, limit), images in zip(limits.items(), DATASETS[data.name].splits, strict=True):
         if limit is not None and not recipe.classes <= limit <= images:
@@ -58,11 +77,42 @@ def _check_data(recipe: Content) -> None:
                 f"data.{key} = {limit} is not allowed with data.name = {data.name!r}: take a whole number from "
                 f"{recipe.classes}, one image per class, to {images}, or leave it out"
             )
-    _, height, width = recipe.input_shape
+    height, width = recipe.input_shape[1:]
     if recipe.model.name in zoo.names() and (height, width) != (ZOO_SIDE, ZOO_SIDE):
         raise PicojouleError(
             f"data.pad = {data.pad} makes the images of {data.name!r} {height}×{width}, but model.name = "
             f"{recipe.model.name!r} takes {ZOO_SIDE}×{ZOO_SIDE}: take data.pad = {data.pad + (ZOO_SIDE - height) // 2}"
+        )
+
+
+def _check_own_data(recipe: Content) -> None:
+    """Refuse what does not go with data of the user's own; their shape is known once they were loaded."""
+    data, model = recipe.data, recipe.model.name
+    if data.size is not None and not data.name.startswith("folder:"):
+        raise PicojouleError(
+            f"data.size = {data.size} is for pictures in a folder, not for {data.name!r}: leave it out"
+        )
+    if (data.shape is None) is not (data.classes is None) or (data.shape is None) is not (data.content is None):
+        raise PicojouleError(
+            "data.shape, data.classes and data.content belong together: give all of them, or leave all of them out, "
+            "and they are filled in"
+        )
+    if data.shape is None:
+        return
+    if recipe.frames is not None and recipe.frames != recipe.neuron.steps:
+        raise PicojouleError(
+            f"neuron.steps = {recipe.neuron.steps} is not allowed with {data.name!r}, whose samples have "
+            f"{recipe.frames} frames: take neuron.steps = {recipe.frames}"
+        )
+    if data.augment and (len(data.shape) != 3 or data.shape[0] not in (1, 3)):
+        raise PicojouleError(
+            f"data.augment = true is for grey or coloured pictures, not for samples of {data.name!r}: take false"
+        )
+    if model in zoo.names() and (len(data.shape) != 3 or recipe.input_shape[1:] != (ZOO_SIDE, ZOO_SIDE)):
+        how = "data.size = 32" if data.name.startswith("folder:") else "data.pad, or a network of your own"
+        raise PicojouleError(
+            f"the samples of {data.name!r} are {'×'.join(map(str, data.shape))} with data.pad = {data.pad}, but "
+            f"model.name = {model!r} takes images of {ZOO_SIDE}×{ZOO_SIDE}: take {how}"
         )
 
 

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from picojoule.recipe.phrases import choices
 from picojoule.recipe.sections import Content, Section
-from picojoule.recipe.values import OneOf, ShareOrEnergy
+from picojoule.recipe.values import OneOf, Rule, ShareOrEnergy
 
 SECTIONS: Mapping[str, type[Section]] = {
     name: field.annotation
@@ -53,7 +53,7 @@ def allowed(field: FieldInfo) -> str:
     ("'syn', 'total', 'balance' or 'target'", 'a whole number from 1 to 1024', 'a finite number above 0')
     """
     for rule in field.metadata:
-        if isinstance(rule, OneOf | ShareOrEnergy):
+        if isinstance(rule, OneOf | Rule | ShareOrEnergy):
             return str(rule)
     kind = _kind(field)
     if kind is bool:

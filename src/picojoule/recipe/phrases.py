@@ -51,6 +51,7 @@ def shown(value: object) -> str:
         return str(value).lower()
     if isinstance(value, dict):
         return "a table"
+    value = list(value) if isinstance(value, tuple) else value
     try:
         return _short(repr(value) if isinstance(value, str | int | float | list) else str(value))
     except ValueError:  # Python refuses to write out whole numbers of thousands of digits

@@ -11,6 +11,7 @@ from typing import Any
 import tomli_w
 from pydantic import ValidationError
 
+from picojoule.data import Data, is_own
 from picojoule.errors import PicojouleError
 from picojoule.recipe.changes import apply_overrides, apply_values
 from picojoule.recipe.checks import check
@@ -162,7 +163,28 @@ class Recipe(Content):
         network = re.sub(r"[^a-z0-9]+", "-", self.model.name.rpartition(":")[2].lower())[:40].strip("-") or "model"
         exponent = self.penalty.p if self.penalty.target is None else self.penalty.target
         penalty = f"{self.penalty.kind}{exponent:g}-{_amount(self.penalty)}".replace("+", "")
-        return f"{network}-{self.data.name}-{penalty}-s{self.seed}-{self.digest}"
+        return f"{network}-{_data_word(self.data.name)}-{penalty}-s{self.seed}-{self.digest}"
+
+    def completed(self, data: Data) -> Recipe:
+        """Return the recipe with what only loading tells of the user's own data: shape, classes and content.
+
+        The content is part of the digest, and so of the run's name. A recipe of a data set that picojoule knows stays
+        as it is.
+
+        Args:
+            data: What `recipe.data.load` gave.
+
+        Returns:
+            The complete recipe.
+
+        Raises:
+            PicojouleError: If the data do not go together with other keys.
+        """
+        if not self.data.own:
+            return self
+        return self.with_values(
+            data={"shape": list(data.sample_shape), "classes": data.classes, "content": data.content}
+        )
 
     @property
     def needs(self) -> dict[str, str]:
@@ -182,6 +204,23 @@ class Recipe(Content):
         left_out = ("strength", "schedule", "rise_from", "budget", "guard", "reference")
         content["penalty"] = {k: v for k, v in content.get("penalty", {}).items() if k not in left_out}
         return type(self)(**content)
+
+
+def _data_word(name: str) -> str:
+    """Write the name of a data set as a part of a folder's name: of one's own, the last part of a path.
+
+    >>> (
+    ...     _data_word("fashion-mnist"),
+    ...     _data_word("folder:/home/me/My Photos/"),
+    ...     _data_word("a.b:c"),
+    ...     _data_word("x/y.npz"),
+    ... )
+    ('fashion-mnist', 'my-photos', 'c', 'y')
+    """
+    if not is_own(name):
+        return name
+    last = re.split(r"[/\\:]", name.removesuffix(".npz").rstrip("/\\"))[-1]
+    return re.sub(r"[^a-z0-9]+", "-", last.lower())[:40].strip("-") or "data"
 
 
 def _amount(penalty: PenaltySection) -> str:

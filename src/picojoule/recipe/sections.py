@@ -7,22 +7,37 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field
-from torch import nn
+from torch import Tensor, nn
 
 from picojoule import data as datasets
-from picojoule.data import DATASETS, Data
+from picojoule.data import DATASETS, Data, Given, is_own, runs_code
+from picojoule.data.samples import padded_shape
 from picojoule.energy import hardware
+from picojoule.errors import PicojouleError
 from picojoule.neurons.lif import IF, LIF
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.spike import Spike
 from picojoule.neurons.surrogate import SURROGATES, Surrogate
 from picojoule.penalty import LARGEST_P, PenaltyKind
-from picojoule.recipe.values import DataName, HardwareName, ModelName, Number, RunName, ShareOrEnergy, SurrogateName
+from picojoule.recipe.values import (
+    ContentDigest,
+    DataName,
+    FactoryArguments,
+    HardwareName,
+    ModelName,
+    Number,
+    RunName,
+    SampleShape,
+    ShareOrEnergy,
+    SurrogateName,
+)
 from picojoule.synapses.rules import Psi
 
 MOST_STEPS = 10_000
 """Time steps that one image may take."""
+_UNKNOWN = "complete the recipe with Recipe.completed(data), as fit does"
 
 
 class Section(BaseModel):
@@ -38,12 +53,14 @@ class ModelSection(Section):
 
     name: ModelName
     """A network of the zoo, or code of the user's own as ``package.module:factory``."""
+    args: FactoryArguments = None
+    """What the factory of a network of one's own is given beside classes, in_channels, neuron and steps."""
 
 
 def _usual_pad(known: Mapping[str, Any]) -> int:
     """Return the padding that makes the data set's images 32×32."""
     # The name is absent if it was refused; that is reported, so any number will do.
-    return DATASETS[known["name"]].pad if "name" in known else 0
+    return DATASETS[known["name"]].pad if known.get("name") in DATASETS else 0
 
 
 class DataSection(Section):
@@ -62,23 +79,57 @@ class DataSection(Section):
     """Per-channel mean and standard deviation of the training set."""
     pad: int = Field(default_factory=_usual_pad, ge=0, le=1024)
     """Black pixels on each side; what the data set needs to be 32×32 unless given."""
+    size: int | None = Field(default=None, ge=1, le=4096)
+    """Rows and columns to which the pictures of ``folder:PATH`` are scaled."""
+    shape: SampleShape = None
+    """Of data of one's own: the shape of a sample, filled in when they are first loaded."""
+    classes: int | None = Field(default=None, ge=2, le=10**6)
+    """Of data of one's own: the number of classes, filled in when they are first loaded."""
+    content: ContentDigest = None
+    """Of data of one's own: the digest of all samples and labels, filled in when they are first loaded."""
 
-    def load(self) -> Data:
-        """Load the images that this section asks for.
+    @property
+    def own(self) -> bool:
+        """Whether these are data of the user's own."""
+        return is_own(self.name)
+
+    def load(self, trust: bool = False, origin: str = "the recipe", given: Given | None = None) -> Data:
+        """Load the images that this section asks for: the one place where a recipe's data make code run.
+
+        Args:
+            trust: Whether code may run where the name is ``package.module:factory``. Where the caller wrote the recipe,
+                give True.
+            origin: Where the recipe came from, for errors.
+            given: The parts themselves, with ``data.name = "own"``.
 
         Returns:
             Training, validation and test images.
 
         Raises:
-            PicojouleError: If the data set is not there and cannot be fetched.
+            PicojouleError: If the data set is not there and cannot be fetched, its code is not trusted, or its content
+                is not the one that the recipe names.
         """
-        return datasets.load(
+        if runs_code(self.name) and not trust:
+            raise PicojouleError(
+                f"{origin} names the data {self.name!r}, which is code that is not picojoule's own, so nothing of it "
+                "was imported: if you trust that code, add --trust (in Python, trust=True)"
+            )
+        data = datasets.load(
             self.name,
             limit=self.limit,
             limit_validation=self.limit_validation,
             limit_test=self.limit_test,
             pad=self.pad,
+            size=self.size,
+            given=given,
         )
+        if self.content is not None and data.content != self.content:
+            raise PicojouleError(
+                f"the data {self.name!r} have changed (their content is {data.content}, and {origin} names "
+                f"{self.content}): bring back the data that it was trained on, or train anew with a recipe without "
+                "data.content"
+            )
+        return data
 
 
 class NeuronSection(Section):
@@ -168,15 +219,44 @@ class Content(Section):
     training: TrainingSection = TrainingSection()
 
     @property
-    def input_shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of an image, padding included."""
-        channels, height, width = DATASETS[self.data.name].shape
-        return channels, height + 2 * self.data.pad, width + 2 * self.data.pad
+    def input_shape(self) -> tuple[int, ...]:
+        """Channels, height and width of an image, padding included; [D] of a vector. Time is no part of it."""
+        return padded_shape(self.sample_shape[-3:], self.data.pad)
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape of a sample as the data set has it, without padding: [D], [C, H, W] or [T, C, H, W]."""
+        if not self.data.own:
+            return DATASETS[self.data.name].shape
+        if self.data.shape is None:
+            raise PicojouleError(f"the shape of {self.data.name!r} is not known before it is loaded: {_UNKNOWN}")
+        return self.data.shape
+
+    @property
+    def frames(self) -> int | None:
+        """The time steps that a sample of the data has; None where it is one image or vector."""
+        return self.sample_shape[0] if len(self.sample_shape) == 4 else None
 
     @property
     def classes(self) -> int:
         """The number of classes of the data set."""
-        return DATASETS[self.data.name].classes
+        if not self.data.own:
+            return DATASETS[self.data.name].classes
+        if self.data.classes is None:
+            raise PicojouleError(f"the classes of {self.data.name!r} are not known before it is loaded: {_UNKNOWN}")
+        return self.data.classes
+
+    def example(self, samples: int = 1) -> Tensor:
+        """Make an input of zeros as the network gets it.
+
+        Args:
+            samples: The batch size.
+
+        Returns:
+            [B, C, H, W], or [T, B, C, H, W] where the data have frames over time.
+        """
+        time = [] if self.frames is None else [self.frames]
+        return torch.zeros(*time, samples, *self.input_shape)
 
     def build_surrogate(self) -> Surrogate:
         """Build the surrogate gradient, with those of ``neuron.alpha`` and ``neuron.tau`` that it has.

@@ -13,6 +13,7 @@ from typing import Any
 from picojoule.errors import PicojouleError, as_path
 from picojoule.io import files
 from picojoule.recipe.phrases import either, plain
+from picojoule.recipe.shipped import shipped_names, shipped_text
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -47,10 +48,10 @@ def named(path: str | os.PathLike[str], overrides: Iterable[str]) -> Iterator[No
 
 
 def read(path: str | os.PathLike[str]) -> str:
-    """Read the text of a recipe file.
+    """Read the text of a recipe file, or of a recipe that ships with picojoule.
 
     Args:
-        path: The file.
+        path: The file; where there is none, the name of a shipped recipe, such as "smoke/digits".
 
     Returns:
         Its text.
@@ -63,6 +64,9 @@ def read(path: str | os.PathLike[str]) -> str:
     try:
         return files.read_text(path)
     except (FileNotFoundError, IsADirectoryError):
+        shipped = shipped_text(path.as_posix())
+        if shipped is not None:
+            return shipped
         raise PicojouleError(_not_a_file(path)) from None
     except OSError as fault:
         raise PicojouleError(f"{shown} cannot be read ({files.reason(fault)}): {files.reading_remedy(fault)}") from None
@@ -78,6 +82,7 @@ def _not_a_file(path: Path) -> str:
     folder = path if path.is_dir() else path.parent
     names = sorted(found.name for found in folder.glob("*.toml") if found.is_file())
     near = [] if folder == path else get_close_matches(path.name, names, n=3, cutoff=0.4)
+    near = near or get_close_matches(path.as_posix(), shipped_names(), n=3)
     what = f"{plain(str(path))} is a folder" if folder == path else f"there is no recipe {plain(str(path))}"
     if near:
         return f"{what}: did you mean {either(near)}?"

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -11,10 +15,11 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from picojoule import zoo
-from picojoule.data import DATASETS
+from picojoule.data import DATASETS, is_own
 from picojoule.energy import hardware
 from picojoule.energy.units import parse_joules, tidy_joules
 from picojoule.errors import PicojouleError
+from picojoule.io.factories import is_factory
 from picojoule.neurons.surrogate import SURROGATES
 from picojoule.recipe.phrases import choices
 
@@ -42,7 +47,7 @@ class OneOf:
         return {"anyOf": [{"enum": list(self.names)}, *own]} if own else {"enum": list(self.names)}
 
     def _checked(self, name: str) -> str:
-        if name in self.names or (self.or_factory and _is_factory(name)):
+        if name in self.names or (self.or_factory and is_factory(name)):
             return name
         raise ValueError(name)
 
@@ -50,10 +55,21 @@ class OneOf:
         return choices(self.names) + (", or your own 'package.module:factory'" if self.or_factory else "")
 
 
-def _is_factory(name: str) -> bool:
-    """Return whether a name is of the form ``package.module:factory``."""
-    module, colon, factory = name.partition(":")
-    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *factory.split(".")))
+@dataclasses.dataclass(frozen=True)
+class OneOfOrOwnData(OneOf):
+    """A data set out of the registry, or the user's own: a factory, a folder, a file, or given in Python."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"enum": list(self.names)}, {"type": "string", "pattern": r"^[^:]+:.+$|\.npz$|^own$"}]}
+
+    def _checked(self, name: str) -> str:
+        if name in self.names or is_own(name):
+            return name
+        raise ValueError(name)
+
+    def __str__(self) -> str:
+        own = "'folder:PATH', 'FILE.npz', 'package.module:factory' or, with data given in Python, 'own'"
+        return f"{choices(self.names)}, or your own {own}"
 
 
 # Adding 0.0 turns -0.0 into 0.0, so that equal recipes have equal digests.
@@ -69,7 +85,7 @@ class ShareOrEnergy:
 
     def _checked(self, value: object) -> object:
         if isinstance(value, str):
-            return _share_or_joules(value)
+            return share_or_joules(value)
         if value is None or (type(value) in (int, float) and 0 < value <= 1):  # type: ignore[operator]  # a number
             return value
         raise ValueError(value)
@@ -81,8 +97,82 @@ class ShareOrEnergy:
         )
 
 
-def _share_or_joules(text: str) -> float | str:
-    """Read "30%" as the share 0.3, and an energy with its unit as text in one spelling."""
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A rule of its own for the values of a key, with the words for what it takes.
+
+    Attributes:
+        words: What the key takes, as a phrase that goes on after "take".
+        convert: Gives the value as it is stored, or raises a ValueError.
+    """
+
+    words: str
+    convert: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._converted, handler(source))
+
+    def _converted(self, value: Any) -> Any:
+        return None if value is None else self.convert(value)
+
+    def __str__(self) -> str:
+        return self.words
+
+
+class Arguments(dict[str, Any]):
+    """Arguments of a factory by name, hashed by value as the recipe that holds them is."""
+
+    def __hash__(self) -> int:  # type: ignore[override]  # nobody changes them
+        return hash(json.dumps(self, sort_keys=True))
+
+
+_PLAIN = (str, bool, int, float)
+
+
+def _arguments(value: Any) -> Arguments | None:
+    """Check the arguments of a factory; none at all is as if they were left out."""
+    if not isinstance(value, Mapping):
+        raise ValueError(value)
+    for name, given in value.items():
+        each = given if isinstance(given, list | tuple) else [given]
+        if not (isinstance(name, str) and name.isidentifier() and all(isinstance(item, _PLAIN) for item in each)):
+            raise ValueError(value)
+        if not all(math.isfinite(item) for item in each if isinstance(item, float)):
+            raise ValueError(value)
+    plain = {name: list(given) if isinstance(given, tuple) else given for name, given in value.items()}
+    return Arguments(plain) if plain else None
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """Check the shape of a sample."""
+    numbers = tuple(value) if isinstance(value, list | tuple) else ()
+    if len(numbers) not in (1, 3, 4) or not all(type(side) is int and 0 < side <= 10**6 for side in numbers):
+        raise ValueError(value)
+    return numbers
+
+
+def _content(value: Any) -> str:
+    """Check the digest of a data set's content."""
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{16}", value):
+        raise ValueError(value)
+    return value
+
+
+def share_or_joules(text: str) -> float | str:
+    """Read "30%" as the share 0.3, and an energy with its unit as text in one spelling.
+
+    Args:
+        text: What the user wrote.
+
+    Returns:
+        The share, or the energy.
+
+    Raises:
+        ValueError: If it is neither.
+
+    >>> share_or_joules("30%"), share_or_joules("2000 nJ")
+    (0.3, '2 µJ')
+    """
     if text.strip().endswith("%"):
         try:
             share = float(Decimal(text.strip()[:-1].strip()) / 100)
@@ -100,7 +190,15 @@ def _share_or_joules(text: str) -> float | str:
 
 
 ModelName = Annotated[str, OneOf(zoo.names(), or_factory=True)]
-DataName = Annotated[str, OneOf(tuple(DATASETS))]
+DataName = Annotated[str, OneOfOrOwnData(tuple(DATASETS))]
+FactoryArguments = Annotated[
+    dict[str, Any] | None,
+    Rule("a table of plain values (text, numbers, true or false, lists of them) by the names of arguments", _arguments),
+]
+SampleShape = Annotated[
+    tuple[int, ...] | None, Rule("a list of one, three or four whole numbers, such as [3, 32, 32]", _shape)
+]
+ContentDigest = Annotated[str | None, Rule("sixteen hexadecimal digits, or leave it out", _content)]
 SurrogateName = Annotated[str, OneOf(tuple(SURROGATES))]
 HardwareName = Annotated[str, OneOf(hardware.names())]
 RunName = Annotated[str, StringConstraints(pattern=r"^[\w-][\w.-]*$")]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from picojoule.deploy import events
 from picojoule.energy.hardware import PriceList
 from picojoule.energy.meter import EnergyMeter
+from picojoule.neurons.time_steps import as_batch, logits_of
 from picojoule.spikes.activity import Activity
 from picojoule.spikes.watch import watch
 from picojoule.synapses.table import Synapses
@@ -86,7 +87,7 @@ def _dense_engine(model: nn.Module, synapses: Synapses, prices: PriceList) -> En
     @torch.inference_mode()
     def answer(x: Tensor) -> Callable[[], Readout]:
         with watch(model, synapses.steps) as activity:
-            logits = model(x.contiguous(memory_format=torch.channels_last))
+            logits = logits_of(model(as_batch(x)), 1)
 
         def read_out() -> Readout:
             synops, joules = _count(synapses, prices, activity)

@@ -15,17 +15,18 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from picojoule.data import Batches, Data
+from picojoule.data import Batches, Data, Given
 from picojoule.deploy.convert import convert
 from picojoule.energy import hardware
 from picojoule.energy.meter import EnergyMeter
 from picojoule.energy.report import EnergyReport
 from picojoule.errors import PicojouleError, unknown
 from picojoule.kernels.thread_count import threads
+from picojoule.neurons.time_steps import as_batch, logits_of
 from picojoule.recipe import Recipe
 from picojoule.recipe.sections import MOST_STEPS
 from picojoule.runs.folder import Run
-from picojoule.runs.model import Trust, count_synapses, load_model
+from picojoule.runs.model import Trust, count_synapses, load_data, load_model
 from picojoule.runs.result import Split
 from picojoule.spikes.spiking import declare_spiking
 from picojoule.spikes.watch import watch
@@ -36,7 +37,8 @@ EVALUATION_BATCH = 500
 """Images times time steps in a batch of an evaluation."""
 
 _ENERGY_FIELDS = (
-    *("joules", "synops", "encoder_macs", "encoder_joules", "ann_joules", "update_joules"),
+    *("joules", "synops", "encoder_macs", "encoder_joules", "ann_joules", "update_joules", "total_joules"),
+    "synops_per_synapse",
     *("rate_mean", "rate_sum", "dead_rate"),
     *("steps", "psi", "hardware", "layers"),
 )
@@ -80,6 +82,7 @@ def evaluate(
     *,
     convert_steps: int | None = None,
     trust: Trust = False,
+    data: Given | None = None,
 ) -> Evaluation:
     """Measure a finished run on one split, afresh from its weights.
 
@@ -88,7 +91,8 @@ def evaluate(
         split: "test" or "validation".
         convert_steps: Measure the integrate-and-fire network over so many time steps that `picojoule.convert` makes of
             a run with quantised ReLUs.
-        trust: Needed for a model that is not picojoule's own, as `load_model` says.
+        trust: Needed for a model or data that are not picojoule's own code, as `load_model` says.
+        data: The data that were given to `fit`, for a run with `data.name = "own"`.
 
     Returns:
         Accuracy, loss and energy by layer, per sample.
@@ -100,14 +104,14 @@ def evaluate(
         raise unknown("split", split, get_args(Split))
     if isinstance(convert_steps, int) and convert_steps > MOST_STEPS:
         raise PicojouleError(f"{convert_steps} time steps are too many for an image: take up to {MOST_STEPS}")
-    run = run if isinstance(run, Run) else Run.at(run)
+    run = Run.opened(run)
     recipe = run.recipe
     model = load_model(run, trust)
     if convert_steps is not None:
         model = convert(model, convert_steps)
-    data = recipe.data.load()
+    loaded = load_data(run, trust, data)
     with threads(recipe.training.threads):
-        return measure(model, recipe, data, split, count_synapses(model, recipe, convert_steps))
+        return measure(model, recipe, loaded, split, count_synapses(model, recipe, convert_steps))
 
 
 def measure(model: nn.Module, recipe: Recipe, data: Data, split: Split, synapses: Synapses | None) -> Evaluation:
@@ -209,13 +213,14 @@ def tally(
     was_training = model.training
     model.eval()
     for images, labels in batches:
-        images = images.contiguous(memory_format=torch.channels_last)
+        images = as_batch(images)
         if counted.meter is None:
-            logits = model(images)
+            outputs = model(images)
         else:
             with watch(model, steps) as activity:
-                logits = model(images)
+                outputs = model(images)
             counted.meter.update(activity)
+        logits = logits_of(outputs, len(labels))
         counted.samples += len(labels)
         counted.right += int((logits.argmax(1) == labels).sum())
         counted.loss += F.cross_entropy(logits.float(), labels, reduction="sum").item()
@@ -231,7 +236,7 @@ def _dense_joules(model: nn.Module, recipe: Recipe) -> float | None:
         if isinstance(module, nn.ReLU):
             declare_spiking(module)
     try:
-        macs = trace(twin, torch.zeros(1, *recipe.input_shape, device=next(model.parameters()).device)).dense_macs
+        macs = trace(twin, recipe.example().to(next(model.parameters()).device), steps=recipe.neuron.steps).dense_macs
     except PicojouleError:
         return None
     return None if price is None else macs * price

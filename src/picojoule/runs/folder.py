@@ -52,9 +52,35 @@ class Run:
     """
 
     path: Path
-    """The folder."""
+    """The folder; a string or another `Run` will do."""
     given_model: str | None = field(default=None, compare=False, repr=False)
     """The model that the caller gave to be trained here, and so trusts; None where only the folder names one."""
+
+    given_data: str | None = field(default=None, compare=False, repr=False)
+    """The same for its data."""
+
+    def __post_init__(self) -> None:
+        given: object = self.path
+        if isinstance(given, Run):  # a run will do as well as its path
+            object.__setattr__(self, "given_model", given.given_model)
+            object.__setattr__(self, "given_data", given.given_data)
+            given = given.path
+        object.__setattr__(self, "path", as_path("a run", given))
+
+    @classmethod
+    def opened(cls, run: Run | str | os.PathLike[str]) -> Run:
+        """Take a run, or open the folder of one.
+
+        Args:
+            run: The run, or the path of its folder.
+
+        Returns:
+            The run.
+
+        Raises:
+            PicojouleError: If it is not a run's folder.
+        """
+        return run if isinstance(run, Run) else cls.at(run)
 
     @classmethod
     def of(cls, recipe: Recipe, into: str | os.PathLike[str]) -> Run:
@@ -67,7 +93,7 @@ class Run:
         Returns:
             The run in `into/<recipe.name>`, whose model is trusted because the caller named it.
         """
-        return cls(Path(into) / recipe.name, recipe.model.name)
+        return cls(Path(into) / recipe.name, recipe.model.name, recipe.data.name)
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Run:

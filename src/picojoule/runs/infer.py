@@ -17,13 +17,14 @@ from typing import Any, get_args
 from torch import Tensor
 
 from picojoule import data as datasets
+from picojoule.data.batches import as_floats, as_input
 from picojoule.energy.hardware import get as price_list
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError, as_path, unknown
 from picojoule.recipe import Recipe
 from picojoule.runs.engines import Engine, EngineName, build_engine
 from picojoule.runs.folder import Run
-from picojoule.runs.model import Trust, load_model
+from picojoule.runs.model import Trust, load_data, load_model
 from picojoule.runs.result import Split
 from picojoule.synapses.rules import Psi
 from picojoule.synapses.table import Synapses
@@ -167,6 +168,7 @@ def infer(
     limit: int | None = None,
     engine: EngineName = "events",
     trust: Trust = False,
+    data: datasets.Given | None = None,
 ) -> Inference:
     """Let a trained network answer pictures, or images of a split, one at a time.
 
@@ -176,7 +178,8 @@ def infer(
         split: In place of pictures, "test" or "validation", as `evaluate` measures it.
         limit: Only the first so many images of the split.
         engine: "events" walks only spikes; "dense" is PyTorch.
-        trust: Needed for a model that is not picojoule's own, as `load_model` says.
+        trust: Needed for a model or data that are not picojoule's own code, as `load_model` says.
+        data: The data that were given to `fit`, for a run with `data.name = "own"`.
 
     Returns:
         The answers, and the pictures that could not be read with the reason.
@@ -185,22 +188,22 @@ def infer(
         PicojouleError: If the run cannot be read, its code is not trusted, or an argument is not valid.
     """
     _check_request(images, split, limit, engine)
-    run = run if isinstance(run, Run) else Run.at(run)
+    run = Run.opened(run)
     recipe = run.recipe
     model = load_model(run, trust)
-    data = recipe.data.load()
+    loaded = load_data(run, trust, data)
     start = time.perf_counter()
-    example = _as_input(data.test.images[:4], recipe, data)
+    example = _as_input(loaded.test.images[:4], recipe, loaded)
     prices = price_list(recipe.energy.hardware)
-    synapses = trace(model, example, psi=recipe.energy.psi, steps=recipe.neuron.steps)
+    synapses = trace(model, recipe.example(), psi=recipe.energy.psi, steps=recipe.neuron.steps)
     compute = build_engine(engine, model, example, synapses, prices)
     preparation = time.perf_counter() - start
     answers, failed = [], []
-    for name, label, pixels in _pixels(recipe, data, [as_path("a picture", image) for image in images], split, limit):
+    for name, label, pixels in _pixels(recipe, loaded, [as_path("a picture", image) for image in images], split, limit):
         if isinstance(pixels, PicojouleError):
             failed.append((name, str(pixels)))
         else:
-            answers.append(_answer(name, label, _as_input(pixels[None], recipe, data), compute, synapses))
+            answers.append(_answer(name, label, _as_input(pixels[None], recipe, loaded), compute, synapses))
     return Inference(
         str(run.path),
         engine,
@@ -211,7 +214,7 @@ def infer(
         {layer.name: layer.neurons for layer in synapses.spiking},
         tuple(answers),
         tuple(failed),
-        datasets.DATASETS[recipe.data.name].class_names,
+        loaded.class_names,
     )
 
 
@@ -229,8 +232,7 @@ def _check_request(images: object, split: object, limit: object, engine: object)
 
 
 def _as_input(pixels: Tensor, recipe: Recipe, data: datasets.Data) -> Tensor:
-    x = pixels.float() / 255
-    return data.normalization(x) if recipe.data.normalize else x
+    return as_input(as_floats(pixels), data.normalization if recipe.data.normalize else None)
 
 
 def _answer(name: str, label: int | None, x: Tensor, compute: Engine, synapses: Synapses) -> Answer:
@@ -256,7 +258,7 @@ def _pixels(
 
         for path in pictures:
             try:
-                yield str(path), None, read_picture(path, recipe.data.name, recipe.data.pad)
+                yield str(path), None, read_picture(path, data.sample_shape, recipe.data.pad)
             except PicojouleError as fault:
                 yield str(path), None, fault
         return

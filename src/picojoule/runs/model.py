@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TypeAlias
 
@@ -10,6 +11,7 @@ import torch.distributed
 from torch import Tensor, nn
 
 from picojoule import zoo
+from picojoule.data import Data, Given
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
@@ -41,13 +43,13 @@ def build_model(recipe: Recipe, trust: Trust = False, origin: str = "the recipe"
         >>> sum(parameter.numel() for parameter in net.parameters())
         1559096
     """
-    name, classes, channels, neuron = recipe.model.name, recipe.classes, recipe.input_shape[0], recipe.build_neuron()
-    steps = recipe.neuron.steps
+    name, steps = recipe.model.name, recipe.neuron.steps
     if isinstance(trust, str) and trust != name:
         raise PicojouleError(
             f"{origin} names the model {name!r}, not {trust!r}, so nothing was run: look at the recipe, and name the "
             "model that you trust"
         )
+    classes, channels, neuron = recipe.classes, recipe.input_shape[0], recipe.build_neuron()
     if ":" not in name:
         return zoo.create(name, classes, channels, neuron, steps)
     if not trust:
@@ -55,13 +57,15 @@ def build_model(recipe: Recipe, trust: Trust = False, origin: str = "the recipe"
             f"{origin} names the model {name!r}, which is not picojoule's own code, so nothing of it was imported: if "
             f"you trust that code, add --trust, or --model {shlex.quote(name)} (in Python, trust=True)"
         )
-    model = zoo.imported.build(name, classes=classes, in_channels=channels, neuron=neuron, steps=steps)
+    settings = {"classes": classes, "in_channels": channels, "neuron": neuron, "steps": steps}
+    settings |= {"input_shape": recipe.input_shape}
+    model = zoo.imported.build(name, recipe.model.args, **settings)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise PicojouleError(f"{name} has no parameters to train: name a class or a function that returns a network")
     return model
 
 
-def load_model(run: Run, trust: Trust = False) -> nn.Module:
+def load_model(run: Run | str | os.PathLike[str], trust: Trust = False) -> nn.Module:
     """Load the trained network of a run, in evaluation mode.
 
     A run folder may be somebody else's, and a recipe whose `model.name` is `package.module:factory` makes code run. It
@@ -69,7 +73,7 @@ def load_model(run: Run, trust: Trust = False) -> nn.Module:
     `fit`, `sweep.run` or `frontier` returned, whose recipe the caller gave. Weights never run code.
 
     Args:
-        run: The run, such as `Run.at(path)` gives.
+        run: The run, or the path of its folder.
         trust: Whether code that its recipe names may run.
 
     Returns:
@@ -78,8 +82,7 @@ def load_model(run: Run, trust: Trust = False) -> nn.Module:
     Raises:
         PicojouleError: If its code is not trusted, or weights and model do not fit each other.
     """
-    if not isinstance(run, Run):
-        raise PicojouleError(f"load_model needs a Run, not {type(run).__name__}: Run.at opens the folder of one")
+    run = Run.opened(run)
     recipe, weights = run.recipe, run.weights  # all that the folder holds is read before any code runs
     if trust is False:  # what the caller himself gave to be trained needs no second word
         trust = recipe.model.name == run.given_model
@@ -88,6 +91,26 @@ def load_model(run: Run, trust: Trust = False) -> nn.Module:
     load_weights(model, weights, f"the weights of {run.path}")
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing from torch's annotations
     return model.eval()
+
+
+def load_data(run: Run | str | os.PathLike[str], trust: Trust = False, given: Given | None = None) -> Data:
+    """Load the data that a run was trained on.
+
+    Args:
+        run: The run, or the path of its folder.
+        trust: Whether code that its recipe names as `data.name` may run: True only, for a name stands for the model.
+            The `Run` that `fit` returned needs no second word.
+        given: The data that were given to `fit`, for a run with `data.name = "own"`.
+
+    Returns:
+        The data, with the content that the recipe names.
+
+    Raises:
+        PicojouleError: If they are not there, have changed, or their code is not trusted.
+    """
+    run = Run.opened(run)
+    section = run.recipe.data
+    return section.load(trust is True or section.name == run.given_data, f"the recipe of {run.path}", given)
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor], what: str, remedy: str | None = None) -> None:
@@ -126,6 +149,5 @@ def count_synapses(model: nn.Module, recipe: Recipe, steps: int | None = None) -
     """
     if recipe.neuron.kind == "relu":
         return None
-    device = next(model.parameters()).device
-    example = torch.zeros(1, *recipe.input_shape, device=device)
+    example = recipe.example().to(next(model.parameters()).device)
     return trace(model, example, psi=recipe.energy.psi, steps=recipe.neuron.steps if steps is None else steps)

@@ -61,6 +61,10 @@ class SplitResult(StoredValue):
     """The energy per sample of the dense ReLU twin."""
     update_joules: Joules | None = None
     """What the neurons cost per sample whether they fire or not, on hardware that charges each update."""
+    total_joules: Joules | None = None
+    """Spikes, encoder and neuron updates together; null where the encoder has no price, and without spikes."""
+    synops_per_synapse: Amount | None = None
+    """Synaptic operations per synapse and inference."""
     rate_mean: Amount | None
     """Mean over the layers of their firing rates."""
     rate_sum: Amount | None

@@ -23,11 +23,12 @@ from typing import Any, Literal, get_args
 
 from rich.table import Table
 
+from picojoule.data import Given
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError, unknown
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
-from picojoule.training.fit import fit
+from picojoule.training.fit import fit, with_own_data
 from picojoule.training.reporters import Reporter
 
 Schedule = Literal["restarts", "steps", "ramp"]
@@ -203,6 +204,7 @@ def frontier(
     into: str | os.PathLike[str] = "runs",
     plan: Plan | None = None,
     *,
+    data: Given | None = None,
     reporters: Callable[[str], Sequence[Reporter]] = lambda title: (),
     say: Callable[[str], None] = lambda text: None,
     accelerator: str = "auto",
@@ -216,6 +218,7 @@ def frontier(
         recipe: The recipe of the network; its own strength plays no part.
         into: The folder of runs.
         plan: Which points; the default plan unless given.
+        data: As in `fit`.
         reporters: Gives the reporters of each point by its title.
         say: Told in a sentence where the accuracy broke.
         accelerator: As in `fit`.
@@ -227,11 +230,12 @@ def frontier(
     Raises:
         PicojouleError: If there is no frontier of this recipe, or a point cannot be trained.
     """
+    recipe, _ = with_own_data(recipe, data)
     chain = recipes(recipe, plan)
     runs: list[Run] = []
     for number, point in enumerate(chain):
         title = f"point {number} of {len(chain) - 1}, λ' = {point.penalty.strength:g}"
-        runs.append(fit(point, into, reporters=reporters(title), accelerator=accelerator, devices=devices))
+        runs.append(fit(point, into, data=data, reporters=reporters(title), accelerator=accelerator, devices=devices))
         if runs[-1].result.validation.joules is None:
             raise PicojouleError(
                 f"{runs[-1].path / 'result.json'} is not the result of a frontier (it has no joules): remove it and "

@@ -37,6 +37,7 @@ class Layer:
             float64.
         relay: Whether it is a relay.
         targets: Where the spikes go: ψ apart by layers of weights. For a ψ written by hand, one target of unknown size.
+        kind: The class of the module, if it is known.
 
     >>> import torch
     >>> layer = Layer("spike1", torch.full((2, 3, 3), 4))
@@ -48,12 +49,18 @@ class Layer:
     fan_out: Tensor
     relay: bool = False
     targets: tuple[Target, ...] = ()
+    kind: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.fan_out, Tensor):
             raise PicojouleError(f"fan_out of the layer {self.name!r} is not a tensor: give ψ of each neuron as one")
         if not self.targets and bool((self.fan_out != 0).any()):
             object.__setattr__(self, "targets", (Target(self.fan_out, weights=0, outputs=0),))
+
+    @property
+    def title(self) -> str:
+        """The name as tables show it: the number of a layer in `nn.Sequential` says nothing without its class."""
+        return f"{self.name} {self.kind}" if self.kind and self.name.rpartition(".")[2].isdecimal() else self.name
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -178,7 +185,7 @@ class Synapses(Mapping[str, Layer]):
         for layer in self._layers.values():
             low, high = layer.fan_out.min().item(), layer.fan_out.max().item()
             table.add_row(
-                escape(layer.name) + (" (relay)" if layer.relay else ""),
+                escape(layer.title) + (" (relay)" if layer.relay else ""),
                 "×".join(map(str, layer.shape)),
                 f"{layer.neurons:,}",
                 f"{low:,.6g}" if low == high else f"{low:,.6g} … {high:,.6g}",

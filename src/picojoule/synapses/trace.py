@@ -134,8 +134,12 @@ def trace(
         _check_other_batch(model, arguments, count, layout, psi, record)
     targets = _targets(recording, count.psi_of, count.samples * steps)
     has_time = layout.has_axis_in(given) or layout.can_loop_over(given, count.samples)
+    kinds = {name: type(model.get_submodule(name)).__name__ for name in recording.leaves}
     return Synapses(
-        {name: Layer(name, count.psi_of[name], name in recording.relays, targets[name]) for name in recording.leaves},
+        {
+            name: Layer(name, count.psi_of[name], name in recording.relays, targets[name], kinds[name])
+            for name in recording.leaves
+        },
         psi=psi,
         input_shape=given[2 if has_time else 1 :],
         steps=steps,

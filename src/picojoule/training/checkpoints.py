@@ -13,6 +13,7 @@ from picojoule.runs.metrics import EpochMetrics
 from picojoule.runs.model import load_weights
 from picojoule.training.budget.controller import BudgetController
 from picojoule.training.budget.guard import Guard
+from picojoule.training.budget.recovery import Recovery
 from picojoule.training.distributed import gathered
 from picojoule.training.kernel_choices import CHOICES, choices_to_tensor, restore_choices
 from picojoule.training.objective import EpochSums
@@ -45,12 +46,14 @@ class Checkpoints:
         learner: The network and its optimiser.
         guard: The guard of the firing rates, if there is one.
         controller: The budget's controller, if there is a budget.
+        recovery: The way back of a guarded run without a budget.
     """
 
     process: RunProcess
     learner: Learner
     guard: Guard | None
     controller: BudgetController | None
+    recovery: Recovery | None = None
 
     def write(self, progress: Progress) -> None:
         """Write a checkpoint; every process has to call this.
@@ -79,6 +82,9 @@ class Checkpoints:
             notes |= {"budget": self.controller.budget.state_dict(), "kept": selection.state_dict()}
         if self.guard is not None:
             notes["guard"] = self.guard.state_dict()
+        if self.recovery is not None:
+            tensors |= {f"good.{name}": tensor for name, tensor in self.recovery.weights.items()}
+            notes["recovery"] = self.recovery.state_dict()
         self.process.run.write_checkpoint(Checkpoint(progress.epoch, progress.batch, {**tensors, **each}, notes))
 
     def resume(self) -> Progress:
@@ -103,6 +109,8 @@ class Checkpoints:
             self.controller.selection.load_state_dict(checkpoint.notes["kept"], _below("kept.", tensors))
         if self.guard is not None:
             self.guard.load_state_dict(checkpoint.notes["guard"])
+        if self.recovery is not None and "recovery" in checkpoint.notes:
+            self.recovery.load_state_dict(checkpoint.notes["recovery"], _below("good.", tensors))
         rank, world, processes = fabric.global_rank, fabric.world_size, len(tensors["random"])
         if processes != world:
             process.say(

@@ -14,7 +14,7 @@ import torch
 import torch.distributed
 from torch.multiprocessing.spawn import ProcessException
 
-from picojoule.data import Data
+from picojoule.data import Data, Given
 from picojoule.errors import PicojouleError, as_path
 from picojoule.io.signals import Interrupted, stop_signals
 from picojoule.kernels.allocator import retain_freed_memory
@@ -36,6 +36,7 @@ def fit(
     recipe: Recipe,
     into: str | os.PathLike[str] = "runs",
     *,
+    data: Given | None = None,
     reporters: Sequence[Reporter] = (),
     accelerator: str = "auto",
     devices: int = 1,
@@ -50,6 +51,8 @@ def fit(
     Args:
         recipe: What is trained.
         into: The folder of runs.
+        data: With `data.name = "own"`, the data: (train, validation, test), each None, (samples, labels) or a map-style
+            data set of `torch.utils.data`.
         reporters: Who is told how it goes: a progress display, TensorBoard.
         accelerator: "auto", "cpu", "cuda" or "mps".
         devices: How many devices share each batch of the recipe (DDP).
@@ -75,6 +78,7 @@ def fit(
     """
     if not isinstance(recipe, Recipe):
         raise PicojouleError(f"fit needs a Recipe, not {type(recipe).__name__}: Recipe.load reads one from a file")
+    recipe, loaded = with_own_data(recipe, data)  # before all else, because their content is part of the run's name
     run = Run.of(recipe, as_path("the folder of runs", into))
     if is_finished(recipe, into):
         return _returned(run, reporters)
@@ -82,7 +86,9 @@ def fit(
         run.beside(name, key)
     reference = reference_figure(run, recipe)  # refused before anything is written, if it cannot be compared
     fabric = _fabric(recipe, accelerator, devices)  # so is a device that is not there
-    data = recipe.data.load()
+    loaded = loaded or recipe.data.load()
+    if loaded.streamed:
+        _tell(reporters, f"{loaded.name} is larger than memory: its samples are read batch by batch")
     with (
         run.begun(recipe, wait),
         _untouched_random_state(accelerator),
@@ -91,7 +97,7 @@ def fit(
     ):
         if is_finished(recipe, into):  # by another process, while this one loaded the data or waited
             return _returned(run, reporters)
-        start = partial(_train, run=run, recipe=recipe, data=data, reporters=tuple(reporters), reference=reference)
+        start = partial(_train, run=run, recipe=recipe, data=loaded, reporters=tuple(reporters), reference=reference)
         if devices > 1:
             _launch(fabric, start)
         else:
@@ -123,12 +129,40 @@ def is_finished(recipe: Recipe, into: str | os.PathLike[str] = "runs") -> bool:
     return True
 
 
+def with_own_data(recipe: Recipe, data: Given | None = None) -> tuple[Recipe, Data | None]:
+    """Load the user's own data of a recipe that the caller gives to be trained, and complete the recipe with them.
+
+    Args:
+        recipe: The recipe.
+        data: The data themselves, with `data.name = "own"`.
+
+    Returns:
+        The complete recipe, and the data; a recipe of a data set that picojoule knows as it is, and None.
+
+    Raises:
+        PicojouleError: If the data cannot be read, or do not go together with the recipe.
+    """
+    if not recipe.data.own:
+        if data is not None:
+            raise PicojouleError(
+                f"data.name = {recipe.data.name!r} is a data set that picojoule knows: give your own data with "
+                "data.name = 'own'"
+            )
+        return recipe, None
+    loaded = recipe.data.load(trust=True, given=data)
+    return recipe.completed(loaded), loaded
+
+
+def _tell(reporters: Sequence[Reporter], text: str) -> None:
+    for reporter in reporters or (LogReporter(),):
+        reporter.say(text)
+
+
 def _returned(run: Run, reporters: Sequence[Reporter]) -> Run:
     """Return a finished run, with a remark if it missed its budget."""
     shortfall = missed(run)
     if shortfall is not None:
-        for reporter in reporters or (LogReporter(),):
-            reporter.say(shortfall)
+        _tell(reporters, shortfall)
     run.remove_checkpoints()  # left by a process that was killed in its last moment
     return run
 

@@ -12,12 +12,15 @@ import torch.distributed
 from picojoule.data import Batches, RandAugment
 from picojoule.errors import PicojouleError
 from picojoule.io.signals import Interrupted, Stop
+from picojoule.neurons.time_steps import as_batch
 from picojoule.runs.evaluate import Evaluation
 from picojoule.runs.metadata import run_metadata
 from picojoule.runs.metrics import EpochMetrics
+from picojoule.runs.model import load_weights
 from picojoule.runs.result import LayerResult, RunResult, Split
 from picojoule.runs.verdict import verdict
 from picojoule.training.budget.controller import BudgetController
+from picojoule.training.budget.recovery import LOWER, Recovery
 from picojoule.training.checkpoints import Checkpoints, Progress
 from picojoule.training.distributed import all_reduced, measure, summed
 from picojoule.training.kernel_choices import kernels_result
@@ -41,7 +44,8 @@ class Training:
         self._guard = guard_of(recipe, learner.penalty)
         self._objective = Objective(learner, recipe.neuron.steps, self._guard)
         self._controller = BudgetController.of(process, learner, len(self._batches))
-        self._checkpoints = Checkpoints(process, learner, self._guard, self._controller)
+        self._recovery = Recovery() if self._guard is not None and self._controller is None else None
+        self._checkpoints = Checkpoints(process, learner, self._guard, self._controller, self._recovery)
         self._validation: Evaluation | None = None
         """The network as it was measured after its latest epoch."""
 
@@ -84,8 +88,7 @@ class Training:
         fabric = process.fabric
         learner.model.train()
         for number, (images, labels) in enumerate(self._batches.epoch(epoch, progress.batch), progress.batch):
-            images = images.contiguous(memory_format=torch.channels_last)
-            result = self._objective.evaluate(images, labels, self._strength(epoch, number))
+            result = self._objective.evaluate(as_batch(images), labels, self._strength(epoch, number))
             stopping, total_loss, *rates = all_reduced(fabric, stop.requested, result.loss.item(), *result.rates)
             if not math.isfinite(total_loss):
                 raise self._diverged(f"the loss became {total_loss} in epoch {epoch + 1}, batch {number + 1}")
@@ -110,7 +113,8 @@ class Training:
         """Return λ for a batch: the budget's, or that of the schedule."""
         if self._controller is not None:
             return self._controller.budget.strength
-        return scheduled_strength(self._process.recipe, epoch, batch, len(self._batches))
+        scheduled = scheduled_strength(self._process.recipe, epoch, batch, len(self._batches))
+        return scheduled if self._recovery is None else scheduled * self._recovery.factor
 
     def _epoch_metrics(self, epoch: int, sums: EpochSums, seconds: float) -> EpochMetrics:
         """Measure the network after an epoch and return the epoch's line of `metrics.jsonl`."""
@@ -125,12 +129,13 @@ class Training:
         energy = validation.energy
         if self._controller is not None:
             self._controller.after_epoch(epoch, validation)
-        for layer in energy.layers if energy is not None else ():
-            if layer.rate == 0:
-                self._process.say(
-                    f"the layer {layer.name} has fallen silent: no spike on the whole validation set (epoch "
-                    f"{epoch + 1})"
-                )
+        silent = [layer.name for layer in energy.layers if layer.rate == 0] if energy is not None else []
+        for name in silent:
+            self._process.say(
+                f"the layer {name} has fallen silent: no spike on the whole validation set (epoch {epoch + 1}); "
+                f"{self._remedy_of_silence(strength)}"
+            )
+        self._go_back_if_lost(epoch, silent, strength)
         layers = tuple(LayerResult.parse(layer.to_dict()) for layer in energy.layers) if energy is not None else ()
         return EpochMetrics(
             epoch=epoch,
@@ -149,6 +154,29 @@ class Training:
             seconds=seconds,
         )
 
+    def _remedy_of_silence(self, strength: float) -> str:
+        """Say what to do about a silent layer."""
+        if self._controller is not None:
+            return "ask for more energy with penalty.budget"
+        if strength == 0:
+            return "lower neuron.threshold or optimizer.lr until it fires"
+        guard = "" if self._guard is not None else ", or take penalty.guard=true"
+        return f"lower penalty.strength{guard}"
+
+    def _go_back_if_lost(self, epoch: int, silent: list[str], strength: float) -> None:
+        """Go back to the last good network, with a lower strength, when a guarded run has lost it."""
+        guard, recovery, learner = self._guard, self._recovery, self._learner
+        if guard is None or recovery is None:
+            return
+        if recovery.after_epoch(silent, guard.share, learner.model.state_dict()):
+            load_weights(learner.model, recovery.weights, f"the last good weights in {self._process.run.path}")
+            learner.optimizer.state.clear()
+            self._validation = None
+            self._process.say(
+                f"the penalty was too strong for this network: after epoch {epoch + 1} the run goes back to its last "
+                f"good weights, with a strength of {LOWER * strength:g} in place of {strength:g}"
+            )
+
     def _finish(self) -> None:
         """Measure the network that is the run's, and write its weights and its result."""
         process = self._process
@@ -156,6 +184,10 @@ class Training:
         if self._controller is not None:
             another, outcome = self._controller.finish(self._guard.holding if self._guard is not None else [])
             self._validation = None if another else self._validation
+        if self._recovery is not None and self._recovery.to_be_taken:
+            load_weights(self._learner.model, self._recovery.weights, f"the last good weights in {process.run.path}")
+            self._validation = None
+            process.say("the network of the last epochs had lost what it had learned: the last good one is taken")
         validation = self._validation or self._measure("validation")  # again where a run was resumed at its very end
         splits = {"test": self._measure("test").to_dict(), "validation": validation.to_dict()}
         if not process.is_first:

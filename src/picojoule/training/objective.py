@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from picojoule.neurons.time_steps import logits_of
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.spikes.watch import watch
@@ -46,7 +47,9 @@ def guard_of(recipe: Recipe, penalty: Penalty | TargetPenalty | None) -> Guard |
         The guard; None where the recipe has none, or the penalty has no shares by layer.
     """
     wanted = recipe.penalty.budget is not None if recipe.penalty.guard is None else recipe.penalty.guard
-    return Guard(penalty.by_layer_at_one(recipe.neuron.steps)) if wanted and isinstance(penalty, Penalty) else None
+    if not wanted or not isinstance(penalty, Penalty):
+        return None
+    return Guard(penalty.by_layer_at_one(recipe.neuron.steps), classes=recipe.classes)
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ class BatchResult:
     Attributes:
         loss: The objective, to be differentiated.
         sums: What the batch adds to the sums of its epoch.
-        rates: Firing rates of the guarded layers; empty without a guard.
+        rates: Firing rates of the guarded layers and the cross-entropy; empty without a guard.
     """
 
     loss: Tensor
@@ -148,13 +151,13 @@ class Objective:
             The loss, and what is noted of the batch.
         """
         network, penalty = self.learner.wrapped, self.learner.penalty
-        rates: list[float] = []
+        shares: dict[str, Tensor] = {}
         if penalty is None:
-            logits, omega = network(images), torch.zeros(())
+            outputs, omega = network(images), torch.zeros(())
             charged = omega
         else:
             with watch(network, self.steps) as activity:
-                logits = network(images)
+                outputs = network(images)
             with torch.set_grad_enabled(strength != 0):
                 if self.guard is None or isinstance(penalty, TargetPenalty):
                     charged = omega = penalty(activity)
@@ -162,9 +165,9 @@ class Objective:
                     shares = penalty.by_layer(activity)
                     omega = torch.stack(list(shares.values())).sum()
                     charged = self.guard.charge(shares) if strength > 0 else omega
-                    rates = self.guard.rates(shares)
-        logits = logits.float()
+        logits = logits_of(outputs, len(labels)).float()
         entropy = F.cross_entropy(logits, labels)
+        rates = self.guard.observations(shares, entropy.item()) if self.guard is not None and shares else []
         loss = entropy + strength * charged if strength != 0 else entropy
         correct = (logits.argmax(1) == labels).sum().item()
         samples = len(labels)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import inspect
-import os
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
 from picojoule.errors import PicojouleError
+from picojoule.io import factories
 
 
-def build(name: str, **settings: Any) -> nn.Module:
+def build(name: str, arguments: Mapping[str, Any] | None = None, /, **settings: Any) -> nn.Module:
     """Call the factory behind `package.module:factory`, with those of the settings that it takes.
 
     The current folder is searched too. This runs code: whoever calls it has been told the name by the user, or has the
@@ -24,7 +22,9 @@ def build(name: str, **settings: Any) -> nn.Module:
 
     Args:
         name: The module and the class or function in it.
-        **settings: What the factory may take, such as `classes` and `steps`; what it does not name is left out.
+        arguments: The user's own arguments, which it has to take.
+        **settings: What the factory may take, such as `classes` and `steps`; what it does not name is left out, and one
+            of the user's own arguments comes before it.
 
     Returns:
         The model.
@@ -36,8 +36,9 @@ def build(name: str, **settings: Any) -> nn.Module:
     >>> build("torch.nn:Identity")
     Identity()
     """
-    factory = _find(name)
-    accepted = _accepted(factory, settings)
+    factory = factories.find(name, "model")
+    _check_factory(name, factory)
+    accepted = factories.accepted(factory, settings) | dict(arguments or {})
     if settings.get("steps", 1) > 1 and "steps" not in accepted:
         raise PicojouleError(
             f"{name} does not take steps, so it cannot be told to run over {settings['steps']} of them: let it take "
@@ -47,57 +48,17 @@ def build(name: str, **settings: Any) -> nn.Module:
         with contextlib.redirect_stdout(sys.stderr):
             model = factory(**accepted)
     except SystemExit as end:
-        raise _exited(name, end, "let it return the model") from end
+        raise factories.exited(name, end, "model", "let it return the model") from end
     except Exception as error:
-        raise PicojouleError(
-            f"{name} failed ({type(error).__name__}: {error}): name a function that builds the model without arguments"
-        ) from error
+        remedy = "name a function that builds the model without arguments"
+        if arguments:
+            remedy = f"check model.args ({', '.join(arguments)}) and the function"
+        raise PicojouleError(f"{name} failed ({type(error).__name__}: {error}): {remedy}") from error
     if not isinstance(model, nn.Module):
         raise PicojouleError(
             f"{name} returned {type(model).__name__}, not an nn.Module: name a function that builds the model"
         )
     return model
-
-
-def _find(name: str) -> Callable[..., Any]:
-    module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute:
-        raise PicojouleError(f"{name!r} does not name a model: write package.module:factory")
-    try:
-        with contextlib.redirect_stdout(sys.stderr), _current_folder_first():  # standard output is the command's
-            module = importlib.import_module(module_name)
-    except SystemExit as end:
-        raise _exited(module_name, end, 'put what it runs under `if __name__ == "__main__":`') from end
-    except Exception as error:  # the user's module may raise anything
-        raise PicojouleError(
-            f"cannot import {module_name!r} ({type(error).__name__}: {error}): run from the folder that holds it, or "
-            "install it"
-        ) from error
-    factory = getattr(module, attribute, None)
-    if not callable(factory):
-        valid = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-        raise PicojouleError(
-            f"{module_name!r} has no function {attribute!r}: it has {', '.join(valid) or 'none at all'}"
-        )
-    _check_factory(name, factory)
-    found: Callable[..., Any] = factory
-    return found
-
-
-@contextlib.contextmanager
-def _current_folder_first() -> Iterator[None]:
-    """Search the current folder first for the user's module; afterwards it comes last, so that it hides no library."""
-    here = os.getcwd()
-    if here in sys.path:
-        yield
-        return
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError):  # the module may have changed the path itself
-            sys.path.remove(here)
-        sys.path.append(here)
 
 
 def _check_factory(name: str, factory: object) -> None:
@@ -111,17 +72,3 @@ def _check_factory(name: str, factory: object) -> None:
     else:
         return
     raise PicojouleError(f"{name} is {what}: name a class or a function that returns the model, an nn.Module")
-
-
-def _exited(name: str, end: SystemExit, remedy: str) -> SystemExit:
-    """End the process, as the code under that name wants it, but with a failure's status and a reason."""
-    return SystemExit(f"{name} ended the process (SystemExit: {end}) and returned no model: {remedy}")
-
-
-def _accepted(factory: Callable[..., Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Choose the settings that a factory takes."""
-    try:
-        parameters = inspect.signature(factory).parameters
-    except (TypeError, ValueError):  # a builtin without a signature
-        return {}
-    return {key: value for key, value in settings.items() if key in parameters}

@@ -119,7 +119,7 @@ def test_a_short_hold_is_checked_several_times_and_a_long_one_after_its_epochs()
 def test_the_guard_spares_a_layer_near_the_floor_and_pays_one_below_it(rate: float, weight: float) -> None:
     guard = Guard({"a": 0.25, "b": 0.75})
     shares = {"a": torch.tensor(0.25 * rate), "b": torch.tensor(0.75 * 0.5)}
-    guard.observe(guard.rates(shares))
+    guard.observe(guard.observations(shares, 1.0))
     assert guard.weights == pytest.approx({"a": weight, "b": 1}, abs=1e-6)
     assert guard.charge(shares).item() == pytest.approx(weight * 0.25 * rate + 0.75 * 0.5, rel=1e-6)
     assert guard.holding == (["a"] if weight < 1 else [])

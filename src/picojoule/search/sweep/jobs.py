@@ -10,6 +10,9 @@ from picojoule.data import DATASETS
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
 
+_UNKNOWN_SIZE = 10_000
+"""Images of data of the user's own, of which a recipe does not tell how many they are; runs are only compared by it."""
+
 State = Literal["waiting", "running", "done", "failed"]
 
 
@@ -54,7 +57,8 @@ class Job:
     def size(self) -> int:
         """The images that the whole training shows, by which its time is estimated."""
         data = self.recipe.data
-        return self.recipe.training.epochs * (data.limit or DATASETS[data.name].splits[0])
+        images = DATASETS[data.name].splits[0] if data.name in DATASETS else _UNKNOWN_SIZE
+        return self.recipe.training.epochs * (data.limit or images)
 
     @property
     def over(self) -> bool:

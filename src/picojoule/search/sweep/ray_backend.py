@@ -27,6 +27,7 @@ from typing import Any
 
 from picojoule.data import cache_root
 from picojoule.errors import PicojouleError
+from picojoule.io.factories import is_factory
 from picojoule.io.files import make_folder, read_bytes, write_atomically
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Busy, Run
@@ -280,11 +281,12 @@ def _remove(names: Sequence[str]) -> None:
 
 def _code_digest(recipe: Recipe) -> str:
     """Hash the code that trains: picojoule's, the model's package, and what else is not an installed library."""
-    module = recipe.model.name.partition(":")[0]
-    if ":" in recipe.model.name:
+    named = [name for name in (recipe.model.name, recipe.data.name) if is_factory(name)]
+    modules = [name.partition(":")[0] for name in named]
+    for module in modules:
         with contextlib.suppress(Exception, SystemExit):  # training says what is wrong with it
             importlib.import_module(module)
-    own = ("picojoule", module.partition(".")[0])
+    own = ("picojoule", *(module.partition(".")[0] for module in modules))
     installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     digest = hashlib.sha256()
     for name, loaded in sorted(sys.modules.items()):

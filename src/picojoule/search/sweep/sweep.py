@@ -6,10 +6,12 @@ import os
 from collections.abc import Iterable
 from typing import Literal, get_args
 
+from picojoule.data import Data
 from picojoule.errors import PicojouleError, as_path, unknown
 from picojoule.io.files import make_folder
 from picojoule.io.signals import stop_signals
 from picojoule.recipe import Recipe
+from picojoule.recipe.sections import DataSection
 from picojoule.runs.folder import Run
 from picojoule.search.sweep.board import Board
 from picojoule.search.sweep.jobs import Backend, Job, Watcher
@@ -58,7 +60,7 @@ def run(
         raise PicojouleError(f"{workers} workers cannot do anything: take 1 or more")
     if address is not None and on != "ray":
         raise PicojouleError(f"the address {address} is that of a Ray cluster: run it on ray, or leave it out")
-    recipes = _distinct(recipes)
+    recipes = _completed(_distinct(recipes))
     folder = as_path("the folder of runs", into)
     make_folder(folder)  # otherwise every run would report that it cannot be made
     jobs = [Job(recipe, Run.of(recipe, folder)) for recipe in recipes]
@@ -88,3 +90,16 @@ def _distinct(recipes: object) -> tuple[Recipe, ...]:
     if each is None or not all(isinstance(recipe, Recipe) for recipe in each):
         raise PicojouleError(f"a sweep needs a list of recipes, not {type(recipes).__name__}: sweep.load reads one")
     return tuple(dict.fromkeys(each))
+
+
+def _completed(recipes: tuple[Recipe, ...]) -> tuple[Recipe, ...]:
+    """Complete the recipes with what loading tells of the user's own data, which are loaded once for all recipes."""
+    loaded: dict[DataSection, Data] = {}
+    complete = []
+    for recipe in recipes:
+        if recipe.data.own:
+            whole = recipe.data.model_copy(update=dict.fromkeys(("limit", "limit_validation", "limit_test")))
+            loaded[whole] = loaded.get(whole) or whole.load(trust=True)
+            recipe = recipe.completed(loaded[whole])
+        complete.append(recipe)
+    return tuple(complete)

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from picojoule.data import Batches, Images
+from picojoule.neurons.time_steps import as_batch
+from picojoule.recipe import Recipe
 from picojoule.runs.evaluate import Evaluation
 from picojoule.runs.model import load_weights
 from picojoule.spikes.watch import watch
@@ -25,6 +27,30 @@ AVERAGED_BATCHES = 20
 """Batches of training images, always the same, over which the running averages of batch norms are recomputed."""
 CHECKED_IMAGES = 1000
 """Validation images, about, on which the energy is measured within an epoch."""
+
+
+ENOUGH_UPDATES = 250
+"""Updates of a run that come down to a budget within a few percent."""
+
+
+def few_updates(recipe: Recipe, batches: int) -> str | None:
+    """Warn of a run that has too few updates to come down to its budget.
+
+    Args:
+        recipe: The run's recipe.
+        batches: Batches per epoch.
+
+    Returns:
+        A sentence with what it has, what it would need and how it gets there; None where there are enough.
+    """
+    updates, size = recipe.training.epochs * batches, recipe.training.batch_size
+    if updates >= ENOUGH_UPDATES:
+        return None
+    smaller = max(size * updates // ENOUGH_UPDATES, 2)
+    return (
+        f"a budget needs about {ENOUGH_UPDATES} updates to be met, and this run has {updates}: take "
+        f"training.epochs={-(-ENOUGH_UPDATES // batches)} or training.batch_size={smaller}, or it may miss by far"
+    )
 
 
 @dataclass
@@ -61,11 +87,14 @@ class BudgetController:
         if recipe.penalty.budget is None:
             return None
         budget = Budget(recipe.penalty.budget, recipe.training.epochs, batches, process.reference)
+        warning = few_updates(recipe, batches)
+        if warning is not None:
+            process.say(warning)
         return cls(process, learner, budget)
 
     def __post_init__(self) -> None:
         sample = [images for images, _ in self._evenly_chosen(SAMPLE_BATCHES)]
-        self._sample = torch.cat(sample).contiguous(memory_format=torch.channels_last)
+        self._sample = as_batch(torch.cat(sample, dim=0 if self.process.recipe.frames is None else 1))
         self._averaged = self._evenly_chosen(AVERAGED_BATCHES)
 
     def _evenly_chosen(self, batches: int) -> Batches:
@@ -97,7 +126,7 @@ class BudgetController:
         not of the network that was controlled. Before the reference energy is known, they stay as they are.
         """
         if self.budget.reference is not None:
-            batches = (images.contiguous(memory_format=torch.channels_last) for images, _ in self._averaged)
+            batches = (as_batch(images) for images, _ in self._averaged)
             recompute_running_averages(self.learner.model, batches)
 
     def after_batch(self, epoch: int, batch: int) -> None:

@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 FLOOR = 1e-3
 """The guard's least firing rate, in spikes per neuron and step, each weighted as in the penalty."""
+_BATCHES = 5
+"""Over about so many batches the cross-entropy is averaged."""
+_BETTER_THAN_CHANCE = 0.1
+_MUCH = 0.4
+"""From here on what was learned bears the whole charge."""
+_KEPT, _LOST = 0.6, 0.3
+"""Shares of the best that was learned: the charge is whole down to the one, and rests below the other."""
 
 
 class Guard:
-    """A guard against silent layers: a layer near the floor is not penalised, one below it is rewarded for firing.
+    """A guard against networks that die: of silent layers, and of a charge that undoes what was learned.
 
-        charge = Σ_l w_l Ω_l,   w_l = (r_l/floor − 1)/3 up to 1, and −1 at r_l = 0
+        charge = Σ_l w_l Ω_l,   w_l = g · (r_l/floor − 1)/3 up to g, and −1 at r_l = 0
 
-    with r_l the layer's firing rate on the batch before, Ω_l / Ω_l(1). From four times the floor up, w_l = 1. It works
-    ahead of silence, because out of it there is hardly a way back: far below the threshold the surrogate has vanished.
+    with r_l the layer's firing rate on the batch before, Ω_l / Ω_l(1): a layer near the floor is not penalised, one
+    below it is rewarded for firing. It works ahead of silence, because out of it there is hardly a way back: far below
+    the threshold the surrogate has vanished.
+
+    A floor alone does not keep a network alive: one neuron that always fires keeps a layer above it and tells nothing.
+    So the charge waits, g = 0, until the network is better than chance, and rests when it has lost seven tenths of the
+    best that it had learned; g = 1 as long as it keeps six tenths, and four tenths of all there is to learn. What is
+    learned is 1 − CE/ln(classes), CE the mean over the latest batches.
 
     Args:
         at_one: Ω_l(1) of each guarded layer.
         floor: The least firing rate.
+        classes: The number of classes; None leaves g = 1.
 
     >>> guard = Guard({"spike1": 0.6, "spike2": 0.4})
     >>> guard.observe([0.2, 0.0025])
@@ -30,15 +45,32 @@ class Guard:
     ({'spike1': 1.0, 'spike2': 0.5}, ['spike2'])
     """
 
-    def __init__(self, at_one: Mapping[str, float], floor: float = FLOOR) -> None:
+    def __init__(self, at_one: Mapping[str, float], floor: float = FLOOR, classes: int | None = None) -> None:
         self._at_one, self._floor = dict(at_one), floor
+        self._chance = None if classes is None else math.log(classes)
         self._rates: list[float] | None = None
+        self._learned, self._best = 0.0, 0.0
 
     @property
     def weights(self) -> dict[str, float]:
         """The weight w_l of each layer's share for the next batch."""
         rates = self._rates or [math.inf] * len(self._at_one)
         return {name: self._weight(rate) for name, rate in zip(self._at_one, rates, strict=True)}
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether the network has been better than chance."""
+        return self._best >= _BETTER_THAN_CHANCE
+
+    @property
+    def share(self) -> float:
+        """The share g of the charge that the network can bear now."""
+        if self._chance is None:
+            return 1.0
+        if not self.has_learned:
+            return 0.0
+        kept = _between(self._learned / self._best, _LOST, _KEPT)
+        return kept * _between(self._learned, _BETTER_THAN_CHANCE, _MUCH)
 
     def _weight(self, rate: float) -> float:
         return min((rate / self._floor - 1) / 3, 1.0) if rate > 0 else -1.0
@@ -57,37 +89,55 @@ class Guard:
         Returns:
             A scalar that can be differentiated.
         """
-        weights = self.weights
-        return torch.stack([share * weights.get(name, 1.0) for name, share in shares.items()]).sum()
+        weights, borne = self.weights, self.share
+        each = {name: weights.get(name, 1.0) for name in shares}
+        return torch.stack(
+            [share * (w if (w := each[name]) < 0 else w * borne) for name, share in shares.items()]
+        ).sum()
 
-    def rates(self, shares: Mapping[str, Tensor]) -> list[float]:
-        """Return the firing rates of the guarded layers on one batch, each neuron weighted as in the penalty.
+    def observations(self, shares: Mapping[str, Tensor], cross_entropy: float) -> list[float]:
+        """Return what `observe` takes of one batch, to be averaged over processes.
 
         Args:
             shares: Ω_l of each layer.
+            cross_entropy: Mean cross-entropy of the batch.
 
         Returns:
-            One rate per guarded layer.
+            The firing rate of each guarded layer, each neuron weighted as in the penalty, and the cross-entropy.
         """
         values: list[float] = torch.stack([shares[name].detach() for name in self._at_one]).tolist()
-        return [value / one for value, one in zip(values, self._at_one.values(), strict=True)]
+        return [*(value / one for value, one in zip(values, self._at_one.values(), strict=True)), cross_entropy]
 
-    def observe(self, rates: Sequence[float]) -> None:
-        """Take note of the firing rates, which decide the weights of the next batch.
-
-        Args:
-            rates: What `rates` gave, averaged over the processes.
-        """
-        self._rates = list(rates)
-
-    def state_dict(self) -> list[float] | None:
-        """Return the latest firing rates, as a checkpoint stores them."""
-        return self._rates
-
-    def load_state_dict(self, state: list[float] | None) -> None:
-        """Go on from stored firing rates.
+    def observe(self, observations: Sequence[float]) -> None:
+        """Take note of a batch, which decides the weights of the next one.
 
         Args:
-            state: What `state_dict` gave.
+            observations: What `observations` gave, averaged over the processes; without a cross-entropy, what was
+                learned stays as it was.
         """
-        self._rates = state
+        rates = len(self._at_one)
+        self._rates = list(observations[:rates])
+        if self._chance is not None and len(observations) > rates:
+            now = 1 - min(observations[rates] / self._chance, 1.0)
+            self._learned += (now - self._learned) / _BATCHES
+            self._best = max(self._best, self._learned)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state in plain types, as a checkpoint stores it."""
+        return {"rates": self._rates, "learned": self._learned, "best": self._best}
+
+    def load_state_dict(self, state: Mapping[str, Any] | list[float] | None) -> None:
+        """Go on from a stored state.
+
+        Args:
+            state: What `state_dict` gave; of an earlier version, the firing rates alone.
+        """
+        if isinstance(state, Mapping):
+            self._rates, self._learned, self._best = state["rates"], state["learned"], state["best"]
+        else:
+            self._rates, self._learned, self._best = state, 1.0, 1.0
+
+
+def _between(value: float, low: float, high: float) -> float:
+    """Return 0 up to `low`, 1 from `high` on, and a straight line between them."""
+    return min(max((value - low) / (high - low), 0.0), 1.0)

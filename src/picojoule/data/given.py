@@ -1,0 +1,204 @@
+"""Data of the user's own as Python values: what a factory returns, or what is given to `fit`.
+
+(train, validation, test), of which the later two may be None or left out; each part is (samples, labels) as tensors or
+arrays, or a map-style data set of `torch.utils.data`, whose items are (sample, label).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from picojoule.data.parts import PARTS, Part, Parts, checked_part
+from picojoule.data.samples import ArraySamples, Samples, room
+from picojoule.data.splits import Indices
+from picojoule.errors import PicojouleError
+from picojoule.io import factories
+
+Given: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
+"""What a factory of data returns."""
+_FORM = "return (train, validation, test), each None, (samples, labels) or a map-style data set of torch.utils.data"
+
+
+def read_factory(name: str) -> Parts:
+    """Call the function behind `package.module:factory` and check what it returns. This runs code.
+
+    Args:
+        name: The module and the function.
+
+    Returns:
+        Its parts.
+
+    Raises:
+        PicojouleError: It cannot be found, fails, or returns something else.
+        SystemExit: The code ended the process.
+    """
+    factory = factories.find(name, "data set")
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            given = factory()
+    except SystemExit as end:
+        raise factories.exited(name, end, "data", "let it return the data") from end
+    except Exception as error:
+        raise PicojouleError(
+            f"{name} failed ({type(error).__name__}: {error}): name a function that returns the data without arguments"
+        ) from error
+    return read_given(given, name)
+
+
+def read_given(given: Given, where: str) -> Parts:
+    """Check parts that are given as Python values.
+
+    Args:
+        given: (train, validation, test), or a dictionary of these names.
+        where: Where they come from, for errors.
+
+    Returns:
+        The parts.
+
+    Raises:
+        PicojouleError: They are something else.
+
+    >>> images, labels = torch.zeros(4, 1, 8, 8), torch.tensor([0, 1, 0, 1])
+    >>> parts = read_given([(images, labels)], "here")
+    >>> len(parts.train.samples), parts.test
+    (4, None)
+    """
+    if isinstance(given, Mapping):
+        strange = [str(key) for key in given if key not in PARTS]
+        if strange:
+            raise PicojouleError(f"{where} has a part {strange[0]!r}: name them train, validation and test")
+        by_name = {part: given.get(part) for part in PARTS}
+    elif _is_map_style(given) or _is_pair(given):
+        by_name = {"train": given}
+    elif isinstance(given, tuple | list) and 1 <= len(given) <= len(PARTS):
+        by_name = dict(zip(PARTS, given, strict=False))
+    else:
+        raise PicojouleError(f"{where} gave {type(given).__name__}, which is not a data set: {_FORM}")
+    parts = {
+        name: _part(part, f"the {name} part of {where}") if part is not None else None for name, part in by_name.items()
+    }
+    train = parts["train"]
+    if train is None:
+        raise PicojouleError(f"{where} has no training part: {_FORM}")
+    return Parts(train, parts.get("validation"), parts.get("test"), where, _class_names(by_name["train"]))
+
+
+def _is_pair(part: object) -> bool:
+    return isinstance(part, tuple | list) and len(part) == 2 and all(isinstance(x, Tensor | np.ndarray) for x in part)
+
+
+def _is_map_style(part: object) -> bool:
+    return hasattr(part, "__getitem__") and hasattr(part, "__len__") and not isinstance(part, tuple | list | Tensor)
+
+
+def _part(part: Any, where: str) -> Part:
+    if _is_pair(part):
+        samples, labels = (_as_array(each) for each in part)
+        return checked_part(ArraySamples(samples, where), labels, where)
+    if _is_map_style(part) and not isinstance(part, np.ndarray):
+        return _read_items(part, where)
+    raise PicojouleError(f"{where} is {type(part).__name__}: {_FORM}")
+
+
+def _as_array(values: Any) -> NDArray[Any]:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        values = values.float() if values.dtype == torch.bfloat16 else values
+    array: NDArray[Any] = np.asarray(values)
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetSamples:
+    """The samples of a map-style data set, asked for one by one.
+
+    Attributes:
+        dataset: The user's data set.
+        shape: The shape of one sample.
+        dtype: uint8 or float32.
+        where: Its name in errors.
+    """
+
+    dataset: Any
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    where: str
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def take(self, positions: Indices) -> NDArray[Any]:
+        """Ask for the samples at these positions, [N, …]."""
+        taken = [_item(self.dataset, position, self.where)[0] for position in positions.tolist()]
+        for position, sample in zip(positions.tolist(), taken, strict=True):
+            if sample.shape != self.shape:
+                raise PicojouleError(
+                    f"sample {position} of {self.where} has the shape {sample.shape} and the first one {self.shape}: "
+                    "bring all to one shape"
+                )
+        return np.stack(taken).astype(self.dtype) if taken else np.zeros((0, *self.shape), self.dtype)
+
+
+def _read_items(dataset: Any, where: str) -> Part:
+    """Read a map-style data set once: into memory if it fits, else only its labels."""
+    if not len(dataset):
+        raise PicojouleError(f"{where} is empty: give it at least one sample per class")
+    first, _ = _item(dataset, 0, where)
+    if not np.array_equal(first, _item(dataset, 0, where)[0]):
+        raise PicojouleError(
+            f"{where} gives another sample 0 each time, so that the run could not be repeated: leave random changes "
+            "to data.augment"
+        )
+    like = ArraySamples(first[None], where)
+    samples: Samples = DatasetSamples(dataset, like.shape, like.dtype, where)
+    fits = len(dataset) * int(np.prod(like.shape)) * like.dtype.itemsize <= room()
+    kept: list[NDArray[Any]] = []
+    labels: list[int] = []
+    for position in range(len(dataset)):
+        sample, label = _item(dataset, position, where)
+        labels.append(label)
+        if sample.shape != like.shape:
+            samples.take(np.array([position]))  # says so
+        if fits:
+            kept.append(sample.astype(like.dtype))
+    if fits:
+        samples = ArraySamples(np.stack(kept), where)
+    return checked_part(samples, np.array(labels), where)
+
+
+def _item(dataset: Any, position: int, where: str) -> tuple[NDArray[Any], int]:
+    """Ask for one item and check that it is (sample, label)."""
+    try:
+        sample, label = dataset[position][:2]
+    except PicojouleError:
+        raise
+    except Exception as error:  # the user's data set may raise anything
+        raise PicojouleError(
+            f"sample {position} of {where} cannot be read ({type(error).__name__}: {error}): give items (sample, label)"
+        ) from error
+    array = _as_array(sample)
+    if array.dtype.kind not in "biuf" or array.ndim not in (1, 2, 3, 4):
+        raise PicojouleError(
+            f"sample {position} of {where} is {type(sample).__name__} of {array.dtype} and the shape {array.shape}: "
+            "give a tensor or array, [D], [C, H, W] or [T, C, H, W]"
+        )
+    number = _as_array(label)
+    if number.size != 1 or number.dtype.kind not in "iu":
+        raise PicojouleError(f"the label of sample {position} of {where} is {label!r}: give a whole number from 0 up")
+    return array[None] if array.ndim == 2 else array, int(number.reshape(()))
+
+
+def _class_names(train: Any) -> tuple[str, ...]:
+    """Take the names that torchvision's data sets have in `classes`."""
+    names = getattr(train, "classes", None)
+    named = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    return tuple(names) if named and names is not None else ()

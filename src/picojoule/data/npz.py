@@ -1,0 +1,176 @@
+"""Data of the user's own in one .npz file: arrays by part, or lists of events that become frames over time.
+
+| array | what |
+|---|---|
+| `x_train`, `x_validation`, `x_test` | [N, D], [N, H, W], [N, C, H, W] or [N, T, C, H, W]; uint8 or floats |
+| `events_train`, … in their place | integers [E, 5]: sample, time, x, y, polarity (0 or 1) of each event |
+| `y_train`, `y_validation`, `y_test` | classes from 0 up, [N] |
+| `frames`, `height`, `width` | with events: how many frames, evenly spaced in time, of which size |
+| `class_names` | optional: a text for each class |
+
+Only `x_train` (or `events_train`) and `y_train` are needed. Nothing in the file can run code: pickled objects are
+refused. A file that is larger than memory is mapped, for which its arrays must not be compressed.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from picojoule.data.parts import PARTS, Part, Parts, checked_part
+from picojoule.data.samples import ArraySamples, Samples, room
+from picojoule.errors import PicojouleError
+from picojoule.io import files
+
+_LOCAL_HEADER = struct.Struct("<26xHH")
+_COLUMNS = 5
+
+
+def read_npz(path: Path) -> Parts:
+    """Read the parts of a data set from an .npz file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Its parts.
+
+    Raises:
+        PicojouleError: The file is not there, damaged, or its arrays are not a data set; the message names them.
+    """
+    try:
+        files.check_regular(path)
+        with zipfile.ZipFile(path) as archive:
+            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            arrays = _Arrays(path, archive, members)
+            return _parts(arrays, path)
+    except FileNotFoundError:
+        raise PicojouleError(
+            f"there is no file {path}: check the path, or run from the folder it starts from"
+        ) from None
+    except OSError as fault:
+        raise PicojouleError(f"{path} cannot be read ({files.reason(fault)}): {files.reading_remedy(fault)}") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error) as fault:
+        raise PicojouleError(
+            f"{path} is damaged or not an .npz file ({files.reason(fault)}): save it anew with numpy.savez"
+        ) from None
+
+
+class _Arrays:
+    """The arrays of an .npz file by name, mapped into memory where they would not fit."""
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> None:
+        self._path, self._archive, self._members = path, archive, members
+        self._mapped = sum(info.file_size for info in members.values()) > room()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
+    @property
+    def names(self) -> str:
+        return ", ".join(self._members) or "nothing"
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        info = self._members[name]
+        try:
+            if self._mapped and info.file_size > (1 << 20):
+                return self._map(name, info)
+            with self._archive.open(info) as stream:
+                array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+                return array
+        except ValueError as fault:
+            raise PicojouleError(
+                f"{name} in {self._path} is not an array of numbers ({files.reason(fault)}): save it anew with "
+                "numpy.savez, without objects"
+            ) from None
+
+    def _map(self, name: str, info: zipfile.ZipInfo) -> NDArray[Any]:
+        """Map an array that is stored without compression, so that only what is used is read."""
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise PicojouleError(
+                f"{self._path} is larger than memory and {name} in it is compressed, so that it cannot be read piece "
+                "by piece: save it with numpy.savez instead of savez_compressed"
+            )
+        with files.opened(self._path) as stream:
+            stream.seek(info.header_offset)
+            stream.seek(sum(_LOCAL_HEADER.unpack(stream.read(_LOCAL_HEADER.size))), 1)
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(stream)
+            if dtype.hasobject:
+                raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
+            begin = stream.tell()
+        return np.memmap(self._path, dtype, "r", begin, shape, "F" if fortran else "C")
+
+    def text(self, name: str) -> tuple[str, ...]:
+        array = self[name]
+        if array.ndim != 1 or array.dtype.kind != "U":
+            raise PicojouleError(f"{name} in {self._path} is not a list of texts: save it as numpy.array([…])")
+        return tuple(map(str, array))
+
+    def number(self, name: str) -> int:
+        if name not in self or self[name].shape != () or self[name].dtype.kind not in "iu" or self[name] < 1:
+            raise PicojouleError(f"events in {self._path} need {name}, a whole number from 1 up: save it beside them")
+        return int(self[name])
+
+
+def _parts(arrays: _Arrays, path: Path) -> Parts:
+    found = {part: _part(arrays, part, path) for part in PARTS}
+    train = found["train"]
+    if train is None:
+        raise PicojouleError(
+            f"{path} has no x_train or events_train (it has {arrays.names}): save it with "
+            "numpy.savez(file, x_train=…, y_train=…, x_test=…, y_test=…)"
+        )
+    names = arrays.text("class_names") if "class_names" in arrays else ()
+    return Parts(train, found["validation"], found["test"], str(path), names)
+
+
+def _part(arrays: _Arrays, part: str, path: Path) -> Part | None:
+    samples, events, labels = f"x_{part}", f"events_{part}", f"y_{part}"
+    if samples not in arrays and events not in arrays:
+        return None
+    if labels not in arrays:
+        raise PicojouleError(f"{path} has no {labels}, the classes of its {part} samples: save them beside the samples")
+    found: Samples
+    if samples in arrays:
+        found = ArraySamples(arrays[samples], f"{samples} in {path}")
+    else:
+        sizes = tuple(arrays.number(name) for name in ("frames", "height", "width"))
+        where = f"{events} in {path}"
+        found = ArraySamples(_binned(arrays[events], len(arrays[labels]), sizes, where), where)
+    return checked_part(found, arrays[labels], f"the {part} part of {path}")
+
+
+def _binned(events: NDArray[Any], samples: int, sizes: tuple[int, ...], where: str) -> NDArray[np.float32]:
+    """Count events in frames [N, T, 2, H, W]; the time of each sample, first to last event, is cut evenly."""
+    frames, height, width = sizes
+    if events.ndim != 2 or events.shape[1] != _COLUMNS or events.dtype.kind not in "iu":
+        raise PicojouleError(
+            f"{where} is {events.dtype} of the shape {events.shape}: give integers [E, 5], which are sample, time, x, "
+            "y and polarity"
+        )
+    sample, time, x, y, polarity = np.asarray(events, dtype=np.int64).T
+    for name, values, end in (
+        ("sample", sample, samples),
+        ("x", x, width),
+        ("y", y, height),
+        ("polarity", polarity, 2),
+    ):
+        if len(values) and not (values.min() >= 0 and values.max() < end):
+            raise PicojouleError(f"{where} has a {name} outside of 0 … {end - 1}: check the events")
+    first = np.full(samples, np.iinfo(np.int64).max)
+    last = np.full(samples, np.iinfo(np.int64).min)
+    np.minimum.at(first, sample, time)
+    np.maximum.at(last, sample, time)
+    span = np.maximum(last - first, 0)[sample] + 1
+    frame = (time - first[sample]) * frames // span
+    counts = np.zeros((samples, frames, 2, height, width), dtype=np.float32)
+    np.add.at(counts, (sample, frame, polarity, y, x), 1)
+    return counts

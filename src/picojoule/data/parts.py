@@ -1,0 +1,68 @@
+"""The parts of a data set of the user's own, as its reader gives them: samples with labels; some may be missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from picojoule.data.samples import Samples
+from picojoule.errors import PicojouleError
+
+PARTS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Samples of one part and the class of each, int64 [N]."""
+
+    samples: Samples
+    labels: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a reader found; validation and test are split off the training part where they are missing.
+
+    Attributes:
+        train: The training part.
+        validation: The validation part, if there is one.
+        test: The test part, if there is one.
+        source: Where it was found.
+        class_names: By class number, where they have names.
+    """
+
+    train: Part
+    validation: Part | None
+    test: Part | None
+    source: str
+    class_names: tuple[str, ...] = ()
+
+
+def checked_part(samples: Samples, labels: Any, where: str) -> Part:
+    """Check that samples and labels belong together.
+
+    Args:
+        samples: The samples.
+        labels: The class of each, whole numbers from 0 up.
+        where: Their name in errors.
+
+    Returns:
+        The part.
+
+    Raises:
+        PicojouleError: The labels are not classes, or there are more or fewer of them than samples.
+    """
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or (len(labels) and labels.min() < 0):
+        raise PicojouleError(
+            f"the labels of {where} are {labels.dtype} of the shape {labels.shape}: give one class per sample, a whole "
+            "number from 0 up"
+        )
+    if len(labels) != len(samples):
+        raise PicojouleError(
+            f"{where} has {len(samples):,} samples and {len(labels):,} labels: give one label per sample"
+        )
+    return Part(samples, labels.astype(np.int64))

@@ -1,0 +1,210 @@
+"""Energy reports as a paper prints them: layer by layer, with all that is not spikes, for one chip or several.
+
+What a price list does not cover is a dash, never a zero.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rich.table import Table
+
+from picojoule.energy.hardware import PriceList
+from picojoule.io.tables import Cell, Column, Sheet, as_text
+
+DASH = "–"
+BREAK_EVEN = (0.15, 1.38)
+"""Synaptic operations per synapse and inference below which an SNN spends less than its dense twin, by the hardware's
+assumptions (M. Dampfhoffer et al., Are SNNs really more energy-efficient than ANNs?, IEEE TETCI 2023)."""
+_UNITS = ((1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ"), (1e-9, "nJ"), (1e-12, "pJ"))
+
+
+class Bill(Protocol):
+    """What a table needs of an `EnergyReport`."""
+
+    @property
+    def layers(self) -> Sequence[Any]:
+        """The energy of each layer."""
+
+    @property
+    def prices(self) -> PriceList:
+        """The price list."""
+
+    @property
+    def steps(self) -> int:
+        """Time steps."""
+
+    @property
+    def psi(self) -> str:
+        """The convention of ψ."""
+
+    @property
+    def neurons(self) -> int:
+        """Neurons of all layers."""
+
+    @property
+    def rate_mean(self) -> float:
+        """Mean of the layers' firing rates."""
+
+    @property
+    def synops(self) -> float:
+        """Synaptic operations."""
+
+    @property
+    def joules(self) -> float:
+        """What the spikes cost."""
+
+    @property
+    def encoder_joules(self) -> float | None:
+        """What the encoder costs."""
+
+    @property
+    def update_joules(self) -> float | None:
+        """What neuron updates cost."""
+
+    @property
+    def total_joules(self) -> float | None:
+        """All of these together."""
+
+    @property
+    def ann_joules(self) -> float | None:
+        """What the dense twin costs."""
+
+    @property
+    def ann_ratio(self) -> float | None:
+        """The total as a multiple of the twin's."""
+
+    def break_even(self) -> str:
+        """Say how often a synapse is used, beside published bounds."""
+
+
+class EnergyColumn(Column):
+    """A column in which what is not priced is a dash."""
+
+    def show(self, cell: Cell) -> str:
+        """Write a cell as people read it."""
+        return DASH if cell is None else super().show(cell)
+
+    def plain(self, value: float | None) -> str:
+        """Write a number for a machine, with all its digits."""
+        return DASH if value is None else super().plain(value)
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """The reports of one network on several chips, side by side. `print` shows a table.
+
+    Attributes:
+        reports: One for each price list; all of the same counts.
+    """
+
+    reports: tuple[Bill, ...]
+
+    def __iter__(self) -> Iterator[Bill]:
+        return iter(self.reports)
+
+    def __len__(self) -> int:
+        return len(self.reports)
+
+    def sheet(self) -> Sheet:
+        """Return layers and totals as rows, and chips as columns.
+
+        Returns:
+            Energies per sample, each column in its own unit.
+        """
+        return _sheet(self.reports)
+
+    def latex(self) -> str:
+        """Write the table as a LaTeX `tabular` of the package booktabs."""
+        return self.sheet().latex()
+
+    def csv(self) -> str:
+        """Write the table as CSV with one header line, energies in the unit of the heading."""
+        return self.sheet().csv()
+
+    def table(self) -> Table:
+        """Make the table that `print` shows."""
+        return self.sheet().table()
+
+    def _repr_html_(self) -> str:
+        return as_html(self.sheet())
+
+    def __str__(self) -> str:
+        return as_text(self.table())
+
+
+def one_sheet(report: Bill) -> Sheet:
+    """Return the table of one report.
+
+    Args:
+        report: The report.
+
+    Returns:
+        Layers with neurons, rates and operations, and below them all that is not spikes.
+    """
+    column = _energy_column("energy", [report])
+    numbers = (EnergyColumn("neurons"), EnergyColumn("rate [%]", scale=100))
+    columns = (Column("layer"), *numbers, EnergyColumn("synaptic operations", digits=1), column)
+    rows: list[tuple[Cell, ...]] = [
+        (entry.layer.title, entry.neurons or None, entry.rate, entry.synops, entry.joules) for entry in report.layers
+    ]
+    rows.append(("spikes", report.neurons, report.rate_mean, report.synops, report.joules))
+    rows += [(title, None, None, None, values[0]) for title, values in _apart([report])]
+    rows.append(("total / dense ReLU twin", None, None, None, _ratio(report)))
+    return Sheet(columns, tuple(rows), _title(report))
+
+
+def _sheet(reports: Sequence[Bill]) -> Sheet:
+    columns = (Column("layer"), *(_energy_column(report.prices.name, [report]) for report in reports))
+    rows: list[tuple[Cell, ...]] = []
+    for number, entry in enumerate(reports[0].layers):
+        rows.append((entry.layer.title, *(report.layers[number].joules for report in reports)))
+    rows.append(("spikes", *(report.joules for report in reports)))
+    rows += [(title, *values) for title, values in _apart(reports)]
+    rows.append(("total / dense ReLU twin", *(_ratio(report) for report in reports)))
+    return Sheet(columns, tuple(rows), _title(reports[0]))
+
+
+def _apart(reports: Sequence[Bill]) -> list[tuple[str, list[float | None]]]:
+    """Give the rows of what is not spikes."""
+    return [
+        ("encoder", [report.encoder_joules for report in reports]),
+        ("neuron updates", [report.update_joules for report in reports]),
+        ("total", [report.total_joules for report in reports]),
+        ("dense ReLU twin", [report.ann_joules for report in reports]),
+    ]
+
+
+def _ratio(report: Bill) -> Cell:
+    ratio = report.ann_ratio
+    return None if ratio is None else f"{ratio:.3f}"  # no energy: the column's unit does not hold for it
+
+
+def _title(report: Bill) -> str:
+    return f"energy per sample, T = {report.steps}, ψ {report.psi}, {report.break_even()}"
+
+
+def _energy_column(title: str, reports: Sequence[Bill]) -> EnergyColumn:
+    largest = max(max(report.joules, report.total_joules or 0.0, report.ann_joules or 0.0) for report in reports)
+    scale, unit = next(((s, u) for s, u in _UNITS if largest >= s), _UNITS[-1])
+    return EnergyColumn(f"{title} [{unit}]", digits=3, scale=1 / scale)
+
+
+def as_html(sheet: Sheet) -> str:
+    """Write a table as HTML, as a notebook shows it.
+
+    Args:
+        sheet: The table.
+
+    Returns:
+        A `table` element.
+    """
+
+    def row(cells: Sequence[str], kind: str) -> str:
+        return f"<tr>{''.join(f'<{kind}>{html.escape(cell)}</{kind}>' for cell in cells)}</tr>"
+
+    body = "".join(row(cells, "td") for cells in sheet.shown())
+    return f"<table><caption>{html.escape(sheet.title)}</caption>{row(sheet.titles, 'th')}{body}</table>"

@@ -1,0 +1,331 @@
+"""Budget, guard and a first strength for training loops of one's own, in three lines: create, charge, step.
+
+    budget = pj.Budget(net, images[:200], "30%", updates=epochs * len(loader))
+    ...
+        loss = F.cross_entropy(logits, labels) + budget(activity)      # activity: what pj.watch recorded
+        loss.backward(); optimizer.step(); optimizer.zero_grad()
+        budget.step()
+
+The law is that of recipes (`budget`), with all updates of the loop in the place of its epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from picojoule.energy.hardware import DEFAULT, PriceList
+from picojoule.energy.meter import EnergyMeter
+from picojoule.errors import PicojouleError
+from picojoule.penalty import Penalty, PenaltyKind
+from picojoule.recipe.values import share_or_joules
+from picojoule.spikes.activity import Activity
+from picojoule.spikes.watch import watch
+from picojoule.synapses.table import Synapses
+from picojoule.synapses.trace import trace
+from picojoule.training.budget.batch_norm import by_batch_statistics
+from picojoule.training.budget.budget import Budget as Law
+from picojoule.training.budget.budget import tolerance
+from picojoule.training.budget.guard import FLOOR
+from picojoule.training.budget.guard import Guard as Floor
+
+_STRETCHES = 20
+_FEWEST = 60
+"""Updates, below which a budget cannot be steered: some show what the network spends, the rest bring it down."""
+_SHARE = 0.1
+
+
+class Guard:
+    """A guard for any training loop: a penalty that never silences a layer.
+
+    A layer near the least firing rate is not charged, and one below it is rewarded for firing. With `classes`, and the
+    cross-entropy given to each call, the charge also waits until the network is better than chance, and rests when it
+    has lost most of what it had learned.
+
+    Args:
+        synapses: What `picojoule.trace` gave for the network.
+        classes: The number of classes.
+        kind: The penalty, as `Penalty` takes it.
+        floor: The least firing rate, in spikes per neuron and step.
+
+    Raises:
+        PicojouleError: An argument is not valid.
+
+    >>> import picojoule as pj
+    >>> net = nn.Sequential(nn.Linear(4, 8), pj.Spike(), nn.Linear(8, 2))
+    >>> guard = Guard(pj.trace(net, torch.zeros(1, 4)), classes=2)
+    >>> with pj.watch(net) as activity:
+    ...     entropy = nn.functional.cross_entropy(net(torch.rand(16, 4)), torch.zeros(16, dtype=torch.long))
+    >>> loss = entropy + 4.0 * guard(activity, entropy)
+    >>> guard.step()
+    """
+
+    def __init__(
+        self,
+        synapses: Synapses,
+        classes: int | None = None,
+        kind: PenaltyKind = "syn",
+        floor: float = FLOOR,
+    ) -> None:
+        if classes is not None and (type(classes) is not int or classes < 2):
+            raise PicojouleError(f"classes={classes!r} is not a number of classes: give a whole number from 2 up")
+        self.penalty = Penalty(synapses, kind)
+        self._floor, self._classes = floor, classes
+        self._law: Floor | None = None
+        self._seen: list[float] = []
+
+    def __call__(self, activity: Activity, cross_entropy: Tensor | None = None) -> Tensor:
+        """Compute the guarded penalty Σ_l w_l Ω_l of a batch, to be multiplied by a strength and added to the loss.
+
+        Args:
+            activity: The spikes of one `picojoule.watch` block.
+            cross_entropy: The mean cross-entropy of the batch, where `classes` were given.
+
+        Returns:
+            A scalar with a gradient.
+
+        Raises:
+            PicojouleError: The activity is that of another network, or the cross-entropy is missing.
+        """
+        if (cross_entropy is None) is not (self._classes is None):
+            raise PicojouleError(
+                "a guard with classes= needs the cross-entropy of each batch, and one without has none"
+            )
+        shares = self.penalty.by_layer(activity)
+        law = self._guard(activity.steps)
+        self._seen = law.observations(shares, 0.0 if cross_entropy is None else cross_entropy.item())
+        return law.charge(shares)
+
+    def _guard(self, steps: int) -> Floor:
+        if self._law is None:
+            self._law = Floor(self.penalty.by_layer_at_one(steps), self._floor, self._classes)
+        return self._law
+
+    def step(self) -> None:
+        """Take note of the latest batch, after the optimiser's step."""
+        if self._law is not None and self._seen:
+            self._law.observe(self._seen)
+
+    @property
+    def holding(self) -> list[str]:
+        """The layers that are near or below the least firing rate."""
+        return self._law.holding if self._law is not None else []
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state in plain types, to be saved with a checkpoint."""
+        return self._law.state_dict() if self._law is not None else {}
+
+    def load_state_dict(self, state: Mapping[str, Any], steps: int = 1) -> None:
+        """Go on from a stored state.
+
+        Args:
+            state: What `state_dict` gave.
+            steps: Time steps of a sample.
+        """
+        if state:
+            self._guard(steps).load_state_dict(state)
+
+
+class Budget:
+    """An energy budget for any training loop: the strength of the penalty is found from update to update.
+
+    The first tenth of the updates shows what the network spends without a penalty; then the strength brings it down to
+    the budget and holds it there. What it spends is measured on `sample`, always the same, every few updates.
+
+    Args:
+        net: The network.
+        sample: A few hundred inputs as the network takes them, on which its energy is measured.
+        budget: A share of the unpenalised energy (0.3 or "30%"), or joules ("2 uJ").
+        updates: How often `step` will be called in all.
+        steps: Time steps that one call of the network holds.
+        hardware: The price list.
+        kind: The penalty, as `Penalty` takes it.
+        classes: As for `Guard`.
+
+    Raises:
+        PicojouleError: An argument is not valid, there are too few updates, or the network cannot be traced.
+
+    >>> import picojoule as pj
+    >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), pj.Spike(), nn.Linear(8, 2))
+    >>> budget = Budget(net, torch.rand(64, 4), "50%", updates=100)
+    >>> with pj.watch(net) as activity:
+    ...     loss = net(torch.rand(16, 4)).square().mean()
+    >>> loss = loss + budget(activity)
+    >>> budget.step()
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        sample: Tensor,
+        budget: float | str,
+        updates: int,
+        *,
+        steps: int = 1,
+        hardware: str | PriceList = DEFAULT,
+        kind: PenaltyKind = "syn",
+        classes: int | None = None,
+    ) -> None:
+        try:
+            wanted = share_or_joules(budget) if isinstance(budget, str) else float(budget)
+        except ValueError:
+            wanted = 0.0
+        if isinstance(wanted, float) and not 0 < wanted <= 1:
+            raise PicojouleError(f"budget={budget!r} is not a budget: give a share such as 0.3 or '30%', or '2 uJ'")
+        if type(updates) is not int or updates < _FEWEST:
+            raise PicojouleError(
+                f"updates={updates!r} are too few to bring a network down to a budget: take {_FEWEST} or more, by more "
+                "epochs or smaller batches"
+            )
+        self.net, self._sample, self._steps, self._hardware = net, sample, steps, hardware
+        self.synapses = trace(net, _one_sample(sample, steps), steps=steps)
+        self.guard = Guard(self.synapses, classes, kind)
+        self._law = Law(wanted, _STRETCHES, updates // _STRETCHES)
+        self._length, self._update = updates // _STRETCHES, 0
+
+    @property
+    def strength(self) -> float:
+        """The strength λ of the next update."""
+        return self._law.strength
+
+    @property
+    def target(self) -> float | None:
+        """The joules that the network is to spend, once they are known."""
+        return self._law.target
+
+    @property
+    def reference(self) -> float | None:
+        """What it spent without a penalty, in joules, once it is known."""
+        return self._law.reference
+
+    def __call__(self, activity: Activity, cross_entropy: Tensor | None = None) -> Tensor:
+        """Compute λ times the guarded penalty of a batch, to be added to the loss.
+
+        Args:
+            activity: The spikes of one `picojoule.watch` block.
+            cross_entropy: As for `Guard`.
+
+        Returns:
+            A scalar with a gradient.
+        """
+        charge = self.guard(activity, cross_entropy)
+        return self.strength * charge if self.strength else 0.0 * charge.detach()
+
+    def step(self) -> None:
+        """Update the strength, after the optimiser's step."""
+        self.guard.step()
+        last = _STRETCHES * self._length - 1
+        epoch, batch = divmod(min(self._update, last), self._length)
+        self._update += 1
+        self._law.update(epoch, batch, self._omega() if self._law.needs_estimate(epoch, batch) else None)
+        if batch == self._length - 1:
+            self._law.finish_epoch(epoch, self.joules(), self._omega())
+        elif self._law.needs_measurement(epoch, batch):
+            self._law.calibrate(self.joules(), self._omega())
+
+    @torch.no_grad()
+    def _omega(self) -> float:
+        """Measure Ω of the sample by its own batch-norm statistics."""
+        with by_batch_statistics(self.net), watch(self.net, self._steps) as activity:
+            self.net(self._sample)
+        return self.guard.penalty(activity).item()
+
+    @torch.no_grad()
+    def joules(self) -> float:
+        """Measure what the network spends on the sample now, in evaluation mode.
+
+        Returns:
+            Joules per sample.
+        """
+        was_training = self.net.training
+        self.net.eval()
+        with watch(self.net, self._steps) as activity:
+            self.net(self._sample)
+        self.net.train(was_training)
+        meter = EnergyMeter(self.synapses, self._hardware)
+        meter.update(activity)
+        return meter.compute().joules
+
+    @property
+    def met(self) -> bool:
+        """Whether the network now spends what was asked for, within 3 % of it (0.6 % of the unpenalised energy)."""
+        if self.target is None or self.reference is None:
+            return False
+        return self.joules() <= self.target + tolerance(self.target, self.reference)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state in plain types, to be saved with a checkpoint."""
+        return {"update": self._update, "law": self._law.state_dict(), "guard": self.guard.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a stored state.
+
+        Args:
+            state: What `state_dict` gave.
+        """
+        self._update = state["update"]
+        self._law.load_state_dict(state["law"])
+        self.guard.load_state_dict(state["guard"], self._steps)
+
+
+def _one_sample(sample: Tensor, steps: int) -> Tensor:
+    """Take one input; of data over time, [T, B, …], all of its steps."""
+    return sample[:, :1] if steps > 1 and sample.dim() == 5 else sample[:1]
+
+
+def suggest_strength(
+    net: nn.Module,
+    batch: tuple[Tensor, Tensor],
+    loss: Callable[[Tensor, Tensor], Tensor] = nn.functional.cross_entropy,
+    *,
+    steps: int = 1,
+    kind: PenaltyKind = "syn",
+    share: float = _SHARE,
+) -> float:
+    """Suggest a first strength for the normalised penalty: that at which its gradient is a share of the loss's.
+
+        λ = share · ‖∇ loss‖ / ‖∇ Ω‖,  the gradients by all weights, on one batch
+
+    Ask it of the network before it is trained: later the loss's gradient is small. A first strength is where to begin;
+    raise it with a schedule (`picojoule.schedule`), or name the energy and take a `Budget`.
+
+    Args:
+        net: The network, untrained, with its neurons firing.
+        batch: Inputs and labels.
+        loss: The loss of outputs and labels; [T, B, classes] is averaged over time first.
+        steps: Time steps that one call of the network holds.
+        kind: The penalty, as `Penalty` takes it.
+        share: How strong the penalty's gradient is to be, as a share of the loss's.
+
+    Returns:
+        The strength.
+
+    Raises:
+        PicojouleError: The network cannot be traced, or its penalty has no gradient.
+
+    >>> import picojoule as pj
+    >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), pj.Spike(), nn.Linear(8, 2))
+    >>> suggest_strength(net, (torch.rand(32, 4), torch.arange(32) % 2)) > 0
+    True
+    """
+    inputs, labels = batch
+    penalty = Penalty(trace(net, _one_sample(inputs, steps), steps=steps), kind)
+    with watch(net, steps) as activity:
+        outputs = net(inputs)
+    logits = outputs.mean(0) if outputs.dim() == 3 else outputs
+    weights = [weight for weight in net.parameters() if weight.requires_grad]
+    wanted, charged = (_norm(value, weights) for value in (loss(logits, labels), penalty(activity)))
+    if not charged:
+        raise PicojouleError(
+            "the penalty has no gradient on this batch, so no strength can be suggested: let the network fire first, "
+            "with a lower threshold or larger weights"
+        )
+    return share * wanted / charged
+
+
+def _norm(value: Tensor, weights: list[nn.Parameter]) -> float:
+    gradients = torch.autograd.grad(value, weights, retain_graph=True, allow_unused=True)
+    return float(torch.stack([g.double().square().sum() for g in gradients if g is not None]).sum().sqrt())

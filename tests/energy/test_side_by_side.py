@@ -1,0 +1,111 @@
+"""The table that a paper needs: all that a network costs, beside its twin, for several chips."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import picojoule as pj
+import tiny
+from picojoule.cli import main
+from picojoule.errors import PicojouleError
+
+
+@pytest.fixture
+def meter() -> pj.EnergyMeter:
+    """5 inputs, 4 neurons that fire always, 3 outputs: 12 operations, 20 MACs of the encoder, 32 of the twin."""
+    net = nn.Sequential(nn.Linear(5, 4), pj.Spike(), nn.Linear(4, 3))
+    with torch.no_grad():
+        net[0].bias.fill_(100.0)
+    meter = pj.EnergyMeter(pj.trace(net, torch.zeros(1, 5)))
+    with pj.watch(net) as activity:
+        net(torch.zeros(2, 5))
+    meter.update(activity)
+    return meter
+
+
+def test_the_total_has_the_encoder_and_the_updates(meter: pj.EnergyMeter) -> None:
+    report = meter.compute()
+    assert report.joules == pytest.approx(12 * 0.9e-12)
+    assert report.total_joules == pytest.approx(12 * 0.9e-12 + 20 * 4.6e-12)
+    assert report.ann_ratio == pytest.approx((12 * 0.9 + 20 * 4.6) / (32 * 4.6))
+    assert report.unpriced == ("updates of neurons",)
+    assert sum(report.shares.values()) == pytest.approx(1)
+    assert report.synops_per_synapse == 1.0
+    assert report.to_dict()["total_joules"] == report.total_joules
+    assert "Everything together: 103 pJ" in " ".join(str(report).split())
+    assert "0.15 to 1.38" in " ".join(str(report).split())
+
+
+def test_a_total_without_a_price_for_the_encoder_is_a_dash(meter: pj.EnergyMeter) -> None:
+    report = meter.compute("loihi")
+    assert report.update_joules == 4 * 81e-12
+    assert report.total_joules is None
+    assert report.ann_ratio is None
+    rows = {row[0]: row[-1] for row in csv.reader(io.StringIO(report.csv()))}
+    assert (rows["encoder"], rows["total"], rows["dense ReLU twin"]) == ("–", "–", "–")
+    assert float(rows["neuron updates"]) == pytest.approx(324 / 1000 if "[nJ]" in report.csv() else 324)
+
+
+def test_several_chips_stand_side_by_side(meter: pj.EnergyMeter) -> None:
+    both = meter.compute(["horowitz-45nm-fp32", "loihi"])
+    head, *rows = list(csv.reader(io.StringIO(both.csv())))
+    assert head == ["layer", "horowitz-45nm-fp32 [pJ]", "loihi [pJ]"]
+    by_name = {row[0]: row[1:] for row in rows}
+    assert [float(each) for each in by_name["1 Spike"]] == pytest.approx([10.8, 12 * 27.1])
+    assert by_name["neuron updates"] == ["–", "324"]
+    assert by_name["total"] == ["102.8", "–"]
+    assert by_name["total / dense ReLU twin"] == ["0.698", "–"]
+    latex = both.latex()
+    assert latex.startswith(r"\begin{tabular}")
+    assert "1 Spike & 10.800 & 325.200" in latex
+    assert " 0.000" not in latex
+    assert "<td>324.000</td>" in both._repr_html_()
+    assert "<table>" in meter.compute()._repr_html_()
+    assert r"\toprule" in meter.compute().latex()
+    with pytest.raises(PicojouleError, match="an empty list"):
+        meter.compute([])
+
+
+def test_memory_prices_charge_the_leak() -> None:
+    updates = []
+    for neuron in (pj.IF, pj.LIF):
+        net = nn.Sequential(nn.Linear(5, 4), neuron(steps=1), nn.Linear(4, 3))
+        meter = pj.EnergyMeter(pj.trace(net, torch.zeros(1, 5)), "lemaire-45nm-int32")
+        with pj.watch(net) as activity:
+            net(torch.ones(2, 5))
+        meter.update(activity)
+        updates.append(meter.compute().update_joules or 0.0)
+    assert updates[1] - updates[0] == pytest.approx(4 * 3.1e-12)
+
+
+def test_evaluate_prints_chips_and_latex(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["picojoule", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return int(stop.value.code or 0), captured.out, captured.err
+
+    run = pj.fit(tiny.recipe("training.epochs=1"), tmp_path)
+    assert run.result.test.total_joules is not None
+    assert run.result.test.total_joules > (run.result.test.joules or 0)
+    status, out, _ = command("evaluate", run.path, "--trust", "--hardware", "all", "--latex")
+    assert (status, out.count("tabular")) == (0, 2)
+    assert all(name in out for name in pj.hardware.names())
+    status, out, _ = command("evaluate", run.path, "--trust", "--hardware", "loihi,spinnaker2", "--json")
+    assert [chip["hardware"] for chip in json.loads(out)["chips"]] == ["loihi", "spinnaker2"]
+    status, _, err = command("evaluate", run.path, "--trust", "--hardware", "lohi")
+    assert status == 2
+    assert "did you mean 'loihi'" in err
+    status, _, err = command("evaluate", run.path, "--trust", "--latex", "--csv")
+    assert status == 2

@@ -1,0 +1,256 @@
+"""Budgets, guards and first strengths in training loops of one's own, and what keeps a guarded run alive."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import picojoule as pj
+import tiny
+from picojoule.errors import PicojouleError
+from picojoule.training.budget.controller import few_updates
+from picojoule.training.budget.guard import Guard as Floor
+from picojoule.training.budget.recovery import Recovery
+
+EPOCHS, BATCH = 8, 25
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Original 8×8 pixels, normalised."""
+    data = pj.data.load("digits")
+    shown = [data.normalization(part.images.float() / 255)[:, :, ::4, ::4] for part in (data.train, data.test)]
+    return shown[0], data.train.labels, shown[1], data.test.labels
+
+
+def mlp(norm: bool, width: int = 64) -> nn.Module:
+    layers: list[nn.Module] = [nn.Flatten()]
+    for size in (64, width):
+        layers += [nn.Linear(size, width), *([nn.BatchNorm1d(width)] if norm else []), pj.Spike()]
+    return nn.Sequential(*layers, nn.Linear(width, 10))
+
+
+def cnn(norm: bool) -> nn.Module:
+    def block(inputs: int, outputs: int) -> list[nn.Module]:
+        conv = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1)
+        return [conv, *([nn.BatchNorm2d(outputs)] if norm else []), pj.Spike()]
+
+    return nn.Sequential(*block(1, 8), *block(8, 16), nn.Flatten(), nn.Linear(64, 10))
+
+
+class OverTime(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.neuron, self.last = nn.Linear(64, 48), pj.LIF(steps=4), nn.Linear(48, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        currents = self.first(x.flatten(1)).repeat(4, 1)
+        return self.last(self.neuron(currents)).unflatten(0, (4, -1)).mean(0)
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {
+    "mlp": (lambda: mlp(True), 1),
+    "mlp without norm": (lambda: mlp(False), 1),
+    "cnn": (lambda: cnn(True), 1),
+    "cnn without norm": (lambda: cnn(False), 1),
+    "lif": (OverTime, 4),
+}
+Charge = Callable[[pj.Activity, Tensor, int], Tensor]
+
+
+def trained(
+    net: nn.Module,
+    data: Any,
+    charge: Charge,
+    steps: int,
+    after: Callable[[], None] = lambda: None,
+    epochs: int = EPOCHS,
+) -> float:
+    """Train in a plain loop, and return the test accuracy."""
+    images, labels, test, test_labels = data
+    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * updates(images))
+    for epoch in range(epochs):
+        for batch in torch.randperm(len(images)).split(BATCH):
+            with pj.watch(net, steps) as activity:
+                logits = net(images[batch])
+            entropy = F.cross_entropy(logits, labels[batch])
+            loss = entropy + charge(activity, entropy, epoch)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            after()
+    net.eval()
+    with torch.no_grad():
+        return (net(test).argmax(1) == test_labels).float().mean().item()
+
+
+def updates(images: Tensor) -> int:
+    return math.ceil(len(images) / BATCH)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_budget_in_a_loop_of_ones_own_is_met(name: str, digits: Any) -> None:
+    build, steps = NETWORKS[name]
+    net = build()
+    budget = pj.Budget(net, digits[0][::4], "50%", EPOCHS * updates(digits[0]), steps=steps, classes=10)
+    accuracy = trained(net, digits, lambda a, ce, _: budget(a, ce), steps, budget.step)
+    assert budget.target is not None
+    assert budget.joules() == pytest.approx(budget.target, rel=0.04)
+    assert accuracy > 0.65
+
+
+def test_a_budget_goes_on_from_its_state(digits: Any) -> None:
+    def three(budget: pj.Budget, net: nn.Module, optimizer: torch.optim.Optimizer, first: int, last: int) -> None:
+        for number in range(first, last):
+            rows = slice(10 * (number % 50), 10 * (number % 50) + 10)
+            with pj.watch(net) as activity:
+                entropy = F.cross_entropy(net(digits[0][rows]), digits[1][rows])
+            optimizer.zero_grad()
+            (entropy + budget(activity)).backward()
+            optimizer.step()
+            budget.step()
+
+    strengths = []
+    for stop in (False, True):
+        torch.manual_seed(0)
+        net = mlp(True)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        budget = pj.Budget(net, digits[0][:50], 0.5, 100)
+        three(budget, net, optimizer, 0, 50)
+        if stop:
+            state = budget.state_dict()
+            budget = pj.Budget(net, digits[0][:50], 0.5, 100)
+            budget.load_state_dict(state)
+        three(budget, net, optimizer, 50, 80)
+        strengths.append(budget.strength)
+    assert strengths[0] == strengths[1] != 0
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_suggested_strength_leaves_the_accuracy(name: str, digits: Any) -> None:
+    build, steps = NETWORKS[name]
+    accuracies = []
+    for charged in (False, True):
+        torch.manual_seed(1)
+        net = build()
+        strength = pj.suggest_strength(net, (digits[0][:200], digits[1][:200]), steps=steps)
+        assert strength > 0
+        penalty = pj.Penalty(pj.trace(net, digits[0][:1], steps=steps))
+
+        def charge(
+            activity: pj.Activity,
+            entropy: Tensor,
+            epoch: int,
+            on: bool = charged,
+            s: float = strength,
+            p: Any = penalty,
+        ) -> Tensor:
+            return pj.schedule.linear(s, epoch, EPOCHS) * p(activity) if on else torch.zeros(())
+
+        accuracies.append(trained(net, digits, charge, steps))
+    assert accuracies[1] > accuracies[0] - 0.03
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_guard_keeps_a_network_alive_that_the_penalty_alone_kills(name: str, digits: Any) -> None:
+    build, steps = NETWORKS[name]
+    accuracies = {}
+    for guarded in (False, True):
+        torch.manual_seed(2)
+        net = build()
+        synapses = pj.trace(net, digits[0][:1], steps=steps)
+        guard, penalty = pj.Guard(synapses, classes=10), pj.Penalty(synapses)
+
+        def charge(
+            activity: pj.Activity, entropy: Tensor, epoch: int, on: bool = guarded, g: Any = guard, p: Any = penalty
+        ) -> Tensor:
+            return 30.0 * (g(activity, entropy) if on else p(activity))
+
+        accuracies[guarded] = trained(net, digits, charge, steps, guard.step, epochs=4)
+    assert accuracies[True] > 0.25
+    assert accuracies[True] > accuracies[False] - 0.05
+
+
+def test_what_is_no_budget_is_refused(digits: Any) -> None:
+    net, sample = mlp(True), digits[0][:50]
+    for wrong in (0.0, 1.5, "a lot", "-3 uJ"):
+        with pytest.raises(PicojouleError, match="is not a budget"):
+            pj.Budget(net, sample, wrong, 100)
+    with pytest.raises(PicojouleError, match="updates=10 are too few"):
+        pj.Budget(net, sample, 0.5, 10)
+    guard = pj.Guard(pj.trace(net, sample[:1]), classes=10)
+    with pj.watch(net) as activity:
+        net(sample)
+    with pytest.raises(PicojouleError, match="needs the cross-entropy"):
+        guard(activity)
+    silent = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), pj.Spike(surrogate=pj.surrogate.Triangle()), nn.Linear(4, 2))
+    with torch.no_grad():
+        silent[1].bias.fill_(-50.0)
+    with pytest.raises(PicojouleError, match="the penalty has no gradient on this batch"):
+        pj.suggest_strength(silent, (sample, torch.arange(50) % 2))
+
+
+def test_the_charge_waits_for_learning_and_rests_when_it_is_lost() -> None:
+    guard = Floor({"spike": 1.0}, classes=10)
+    shares = {"spike": torch.tensor(0.5)}
+    assert guard.charge(shares) == 0  # nothing is learned yet
+    for _ in range(40):
+        guard.observe([0.5, 0.2])
+    assert guard.charge(shares) == 0.5
+    for _ in range(40):
+        guard.observe([0.5, math.log(10)])
+    assert guard.charge(shares) == 0
+    guard.observe([0.0, math.log(10)])
+    assert guard.charge(shares) == -0.5  # a silent layer is rewarded all the same
+    again = Floor({"spike": 1.0}, classes=10)
+    again.load_state_dict(guard.state_dict())
+    assert again.charge(shares) == guard.charge(shares)
+    again.load_state_dict([0.5])  # a checkpoint of an earlier version
+    assert again.charge(shares) == 0.5
+
+
+@pytest.mark.parametrize(("strength", "least"), [(1, 0.5), (64, 0.25), (256, 0.15)])
+def test_a_guarded_run_of_a_network_without_norms_ends_alive(strength: int, least: float, tmp_path: Path) -> None:
+    few = ("training.epochs=10", "data.limit=1200", "optimizer.lr=0.003", f"penalty.strength={strength}")
+    run = pj.fit(tiny.recipe("model.name=tiny:fragile", "penalty.guard=true", *few), tmp_path)
+    test = run.result.test
+    assert test.accuracy > least
+    assert all(layer.rate for layer in test.layers)
+
+
+def test_the_way_back_keeps_the_last_good_weights_and_its_state() -> None:
+    good, bad = {"w": torch.ones(2)}, {"w": torch.zeros(2)}
+    recovery = Recovery()
+    assert not recovery.after_epoch(["spike1"], 0.0, bad)
+    assert not recovery.after_epoch(["spike1"], 0.0, bad)  # nothing to go back to
+    assert not recovery.after_epoch([], 1.0, good)
+    assert not recovery.after_epoch([], 0.2, bad)  # still alive, but worse
+    assert not recovery.after_epoch([], 0.0, bad)
+    again = Recovery()
+    again.load_state_dict(recovery.state_dict(), recovery.weights)
+    for each in (recovery, again):
+        assert each.to_be_taken
+        assert each.after_epoch(["spike1"], 0.0, bad)
+        assert torch.equal(each.weights["w"], good["w"])
+        assert each.factor == 0.25
+        assert not each.to_be_taken
+
+
+def test_few_updates_are_told_at_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    recipe = tiny.recipe("penalty.strength=0", "penalty.budget=0.5", "training.epochs=3")
+    said = few_updates(recipe, tiny.BATCHES)
+    assert said is not None
+    assert "needs about 250 updates to be met, and this run has 15" in said
+    assert "training.epochs=50 or training.batch_size=2" in said
+    pj.fit(recipe, tmp_path)
+    assert said in caplog.text
+    assert few_updates(recipe.override("training.epochs=50"), tiny.BATCHES) is None
