@@ -8,13 +8,13 @@
 (f) peak memory of a step: ours : the leaner peer, : the ReLU twin and : our dense path, each in a process of its own
 (g) the table of `benchmarks/silence.py`: ours by how silent the network is, against all of these
 
-Ours is the network with `pj.sparse`, as `picojoule train` runs it; in (a) to (f) with fresh weights, which fire at 16 %.
+Ours is the network with `pj.sparse`, as `picojoule train` runs it; in (a) to (f) with fresh weights, firing at 16 %.
 Where the conditions are the same, all contestants keep freed memory between steps, as `picojoule train` does; in (d)
 only ours does, and four steps are one turn. The peers are those that are installed:
 pip install -c constraints.txt spikingjelly snntorch
 
 python benchmarks/training.py [--models cnn7 vgg11] [--precisions fp32 bf16] [--turns 15] [--parts steps silence]
-                              [--threads 2] [--runs FOLDER …]   (g) on trained networks, as `picojoule train` leaves them
+                              [--threads 2] [--runs FOLDER …]   (g) on networks that `picojoule train` left
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ go_quietly_while_starting()
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from picojoule import schedule, zoo
+from picojoule import zoo
 from picojoule.energy import hardware
 from picojoule.energy.meter import EnergyMeter
 from picojoule.energy.report import EnergyReport
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from picojoule.search.frontier import Plan, frontier
     from picojoule.search.limits import Limits
     from picojoule.search.pick import pick
+    from picojoule.training import strength_schedule as schedule
     from picojoule.training.any_loop import Budget, Guard, suggest_strength
     from picojoule.training.fit import fit
     from picojoule.training.reporters import Reporter
@@ -111,6 +112,7 @@ _LAZY_MODULES = {
     "events": "picojoule.deploy.events",
     "export": "picojoule.deploy.export",
     "report": "picojoule.report",
+    "schedule": "picojoule.training.strength_schedule",
     "sweep": "picojoule.search.sweep",
     "tradeoff": "picojoule.search.tradeoff",
 }

@@ -89,7 +89,7 @@ def foreign_letters(given: str) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """Put what somebody else's code raised on one line, to stand in brackets in a sentence.
+    r"""Put what somebody else's code raised on one line, to stand in brackets in a sentence.
 
     Args:
         error: The exception.

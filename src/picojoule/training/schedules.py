@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from picojoule.recipe import Recipe
+from picojoule.training.strength_schedule import linear, ramp
 
 
 def cosine_share(epoch: int, epochs: int) -> float:
@@ -46,6 +47,5 @@ def scheduled_strength(recipe: Recipe, epoch: int, batch: int, batches: int) -> 
     """
     settings, epochs = recipe.penalty, recipe.training.epochs
     if settings.rise_from is not None:
-        risen = (epoch * batches + batch + 1) / (epochs * batches)
-        return settings.rise_from + (settings.strength - settings.rise_from) * risen
-    return settings.strength * ((epoch + 1) / epochs if settings.schedule == "linear" else 1.0)
+        return ramp(settings.strength, epoch * batches + batch, epochs * batches, settings.rise_from)
+    return linear(settings.strength, epoch, epochs) if settings.schedule == "linear" else settings.strength

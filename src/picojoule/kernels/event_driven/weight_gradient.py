@@ -1,5 +1,7 @@
-"""The weight gradient of a layer of synapses: for every tap of the kernel and input channel, the rows of the output
-gradient at the places that the channel's active inputs reach through that tap are added.
+"""The weight gradient of a layer of synapses, by its active inputs.
+
+For every tap of the kernel and input channel, the rows of the output gradient at the places that the channel's active
+inputs reach through that tap are added.
 
 For as many images as the second-level cache holds gradients of one block of output channels, every channel gets a list
 for each row of the kernel: the active inputs that this row sees, ordered by column, so that each tap is one run of it.
