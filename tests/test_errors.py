@@ -139,7 +139,7 @@ def test_wrong_kinds_of_arguments(call: str, tmp_path: Path, monkeypatch: pytest
         (lambda: pj.infer("run", "image.png"), r"images is a list of pictures, not one path: give \['image.png'\]"),
         (lambda: pj.fit("recipe.toml"), "fit needs a Recipe, not str: Recipe.load reads one"),
         (lambda: pj.fit(recipe(), None), "the folder of runs is named by its path, not by NoneType"),
-        (lambda: pj.load_model("runs/a"), "load_model needs a Run, not str: Run.at opens"),
+        (lambda: pj.load_model("runs/a"), "runs/a is not a run folder"),
         (lambda: pj.sweep.run(recipe()), "a sweep needs a list of recipes, not Recipe"),
         (lambda: pj.watch(network(), time_axis=True).__enter__(), "time_axis=True is not known"),
     ],

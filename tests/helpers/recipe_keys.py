@@ -55,6 +55,8 @@ DEFAULTS_AND_OTHERS: dict[str, tuple[object, object]] = {
     "penalty.target": (None, 0.5),
     "penalty.reference": (None, "another-run"),
     "penalty.budget": (None, 0.3),
+    "penalty.budget_on": (None, "total"),
+    "penalty.strict": (None, True),
     "penalty.rise_from": (None, 2.0),
     "penalty.guard": (None, True),
     "energy.psi": ("exact", "uniform"),

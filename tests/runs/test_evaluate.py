@@ -17,8 +17,7 @@ from two_processes import measured
 
 FIELDS = (
     "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules update_joules "
-    "total_joules synops_per_synapse "
-    "rate_mean rate_sum dead_rate steps psi hardware layers"
+    "total_joules synops_per_synapse rate_mean rate_sum dead_rate steps psi hardware layers"
 ).split()
 
 

@@ -254,3 +254,37 @@ def test_few_updates_are_told_at_the_start(tmp_path: Path, caplog: pytest.LogCap
     pj.fit(recipe, tmp_path)
     assert said in caplog.text
     assert few_updates(recipe.override("training.epochs=50"), tiny.BATCHES) is None
+
+
+def budgeted(*overrides: str) -> pj.Recipe:
+    few = ("penalty.strength=0", "penalty.budget=0.5", "training.epochs=20", "data.limit=600")
+    return tiny.recipe("model.name=tiny:normed", *few, *overrides)
+
+
+def test_a_strict_budget_is_never_exceeded(tmp_path: Path) -> None:
+    result = pj.fit(budgeted("penalty.strict=true"), tmp_path).result
+    assert result.budget is not None
+    assert result.budget.met
+    assert result.validation.joules is not None
+    assert 0.9 * result.budget.target_joules < result.validation.joules <= result.budget.target_joules
+    with pytest.raises(PicojouleError, match=r"no network of this run stays within .* penalty\.strict demands"):
+        pj.fit(budgeted("penalty.strict=true", "penalty.budget=0.001", "training.epochs=3"), tmp_path)
+    with pytest.raises(PicojouleError, match=r"penalty\.strict = true is not allowed without penalty\.budget"):
+        tiny.recipe("penalty.strict=true")
+
+
+def test_a_budget_counts_everything_if_it_is_told_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    result = pj.fit(budgeted("penalty.budget_on=total", "penalty.budget=0.98"), tmp_path).result
+    validation, reference = result.validation, result.reference_joules
+    assert validation.joules is not None
+    assert validation.total_joules is not None
+    assert reference is not None
+    fixed = validation.total_joules - validation.joules
+    assert fixed > 0
+    assert validation.total_joules == pytest.approx(0.98 * (reference + fixed), rel=0.01)
+    assert validation.joules < 0.95 * reference
+    assert "encoder and neuron updates cost" in caplog.text
+    with pytest.raises(PicojouleError, match=r"is less than the .* that encoder and neuron updates cost"):
+        pj.fit(budgeted("penalty.budget_on=total", "penalty.budget=1 pJ"), tmp_path)
+    with pytest.raises(PicojouleError, match="needs a price for the encoder, which loihi does not have"):
+        pj.fit(budgeted("penalty.budget_on=total", "energy.hardware=loihi"), tmp_path)

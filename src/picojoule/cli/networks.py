@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import torch
 import typer
@@ -19,8 +19,9 @@ from picojoule.energy.hardware import PriceList
 from picojoule.energy.side_by_side import SideBySide
 from picojoule.errors import PicojouleError
 from picojoule.runs import evaluate as evaluation
+from picojoule.runs.deployment import deployment_facts
 from picojoule.runs.folder import Run
-from picojoule.runs.model import load_model
+from picojoule.runs.model import Trust, load_model
 from picojoule.runs.result import Split
 from picojoule.runs.verdict import missed
 from picojoule.search.limits import Limits
@@ -201,19 +202,31 @@ def export_run(
     example = finished.recipe.example()
     with standard_output_kept():  # a model may print; standard output is the command's
         network = load_model(finished, consent(trust, model))
-        path = export.write(network, example, "onnx" if to == "onnx" else "nir", out or run / f"network.{to}", note)
+        place = out or run / f"network.{to}"
+        facts = _facts(finished, consent(trust, model))
+        path = export.write(network, example, "onnx" if to == "onnx" else "nir", place, note, facts)
     if as_json:
-        facts = {
+        written = {
             "run": str(run),
             "to": to,
             "path": str(path),
             "bytes": path.stat().st_size,
             "input_shape": list(finished.recipe.input_shape),
             "normalized_input": finished.recipe.data.normalize,
+            "facts": None if facts is None else str(export.beside(path)),
         }
-        show_json(facts)
+        show_json(written)
     else:
         show_path(path)
+
+
+def _facts(run: Run, trust: Trust) -> dict[str, Any] | None:
+    """Collect what inference needs; where the data are not at hand, the network is exported without it, with a word."""
+    try:
+        return deployment_facts(run, trust)
+    except PicojouleError as fault:
+        note(f"picojoule: the file has no mean, deviation and names of classes, for its data cannot be loaded: {fault}")
+        return None
 
 
 def _model(name: str, input_shape: str | None) -> tuple[nn.Module, tuple[int, ...]]:

@@ -28,6 +28,7 @@ def train(
     budget: Annotated[
         str | None, typer.Option(help="The energy to end with, in place of a strength: 30% of the unpenalised, or 2uJ.")
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Never end above the budget, not even by 3 %.")] = False,
     accelerator: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     devices: Annotated[int, typer.Option(help="How many devices share each batch.")] = 1,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Log for TensorBoard too.")] = False,
@@ -44,6 +45,8 @@ def train(
         if any(change.partition("=")[0].strip() == "penalty.budget" for change in changes):
             raise PicojouleError("--budget and penalty.budget=… say the same: give one of the two")
         changes = ["penalty.strength=0", *changes, f"penalty.budget={budget}"]
+    if strict:
+        changes.append("penalty.strict=true")
     run = fit.fit(Recipe.load(recipe, *changes), into, reporters=reporters, accelerator=accelerator, devices=devices)
     test = run.result.test
     energy = "" if test.joules is None else f", {format_joules(test.joules)} per image"

@@ -194,6 +194,12 @@ def _check_budget(recipe: Content) -> None:
         what = "neuron.kind = 'relu'" if recipe.neuron.kind == "relu" else "penalty.kind = 'target'"
         raise PicojouleError(f"penalty.guard = true is not allowed with {what}, which it cannot guard: leave it out")
     if penalty.budget is None:
+        for key in ("budget_on", "strict"):
+            if getattr(penalty, key) is not None:
+                raise PicojouleError(
+                    f"penalty.{key} = {shown(getattr(penalty, key))} is not allowed without penalty.budget: give a "
+                    "budget, or leave it out"
+                )
         return
     budget = f"penalty.budget = {shown(penalty.budget)}"
     if recipe.neuron.kind == "relu":

@@ -201,7 +201,7 @@ class Recipe(Content):
     def unpenalised(self) -> Recipe:
         """The same run with strength 0 and without a budget: its fully trained baseline."""
         content = self.model_dump(exclude_unset=True)
-        left_out = ("strength", "schedule", "rise_from", "budget", "guard", "reference")
+        left_out = ("strength", "schedule", "rise_from", "budget", "budget_on", "strict", "guard", "reference")
         content["penalty"] = {k: v for k, v in content.get("penalty", {}).items() if k not in left_out}
         return type(self)(**content)
 

@@ -178,6 +178,10 @@ class PenaltySection(Section):
     """A finished run in the same folder, to which a target or a budget refers."""
     budget: Annotated[float | str | None, ShareOrEnergy()] = None
     """The energy that the network is to spend, in place of a strength: a share of the unpenalised energy, or joules."""
+    budget_on: Literal["spikes", "total"] | None = None
+    """What a budget counts: what spikes cost, or everything (encoder and neuron updates too); None is the spikes."""
+    strict: bool | None = None
+    """Whether a budget is never exceeded, on validation images; None is no: it is met within 3 %."""
     rise_from: Number | None = Field(default=None, ge=0)
     """With schedule "constant": the strength begins there and rises evenly, batch by batch, to its full value."""
     guard: bool | None = None

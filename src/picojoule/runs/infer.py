@@ -8,6 +8,7 @@ without compiling.
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -111,6 +112,15 @@ class Inference:
         known = [answer.class_ == answer.label for answer in self.answers if answer.label is not None]
         return sum(known) / len(known) if known else None
 
+    @property
+    def milliseconds(self) -> dict[str, float]:
+        """Median of the network's times, and the span in which nine of ten lie; empty without answers."""
+        times = sorted(answer.milliseconds for answer in self.answers)
+        if not times:
+            return {}
+        low, high = (times[round(share * (len(times) - 1))] for share in (0.05, 0.95))
+        return {"median": statistics.median(times), "low": low, "high": high}
+
     def _class_label(self, class_: int) -> str:
         name = _name(self.class_names, class_)
         return str(class_) if name is None else f"{class_} {name}"
@@ -137,8 +147,9 @@ class Inference:
             yield (
                 f"{n:,} image{'s' * (n > 1)} by {self.engine}: {right}mean {synops:,.0f} synaptic operations "
                 f"(ψ {self.psi}), {format_joules(sum(a.joules for a in self.answers) / n)}, "
-                f"{sum(a.milliseconds for a in self.answers) / n:.3f} ms (preparation, apart: "
-                f"{self.preparation_seconds:.1f} s)"
+                f"{sum(a.milliseconds for a in self.answers) / n:.3f} ms; median {self.milliseconds['median']:.3f} ms, "
+                f"nine of ten from {self.milliseconds['low']:.3f} to {self.milliseconds['high']:.3f} ms (preparation, "
+                f"apart: {self.preparation_seconds:.1f} s)"
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -155,6 +166,7 @@ class Inference:
             "steps": self.steps,
             "preparation_seconds": self.preparation_seconds,
             "accuracy": self.accuracy,
+            "milliseconds": self.milliseconds,
             "images": [answer.to_dict(self.neurons, self.steps, self.class_names) for answer in self.answers],
             "failed": [{"image": image, "error": reason} for image, reason in self.failed],
         }

@@ -30,7 +30,7 @@ def test_a_trained_run_keeps_the_bounds(run: pj.Run, command: Command, tmp_path:
     assert (status, err) == (0, "")
     path = Path(out.strip())
     assert path == tmp_path / f"digits.{to}"
-    assert sorted(tmp_path.iterdir()) == [path]
+    assert sorted(tmp_path.iterdir()) == [path, pj.export.beside(path)]
     model, data = pj.load_model(run), pj.data.load("digits")
     images = data.normalization(torch.cat([data.test.images, data.validation.images, data.train.images])[:1000] / 255)
     execute = nir_executor(nir.read(path)) if to == "nir" else onnx_executor(path.read_bytes(), ["spike1", "spike2"])
@@ -60,6 +60,7 @@ def test_json_is_one_document(run: pj.Run, command: Command, tmp_path: Path) -> 
         "bytes": len(path.read_bytes()),
         "input_shape": [1, 32, 32],
         "normalized_input": True,
+        "facts": f"{path}.json",
     }
 
 

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 import picojoule as pj
 from frameworks import need
@@ -65,3 +67,19 @@ def test_a_network_of_snntorch_over_time_is_trained_by_a_recipe(here: Path) -> N
     budget = pj.fit(recipe.override("penalty.budget=0.5"), "runs").result
     assert budget.budget is not None
     assert budget.budget.met
+
+
+def test_spikingjelly_reads_our_nir_and_gives_the_same_classes(tmp_path: Path) -> None:
+    exchange, nir = need("spikingjelly.activation_based.nir_exchange"), need("nir")
+    net = nn.Sequential(
+        *(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), pj.Spike(0.2), nn.AvgPool2d(2)),
+        *(nn.Conv2d(4, 8, 3), nn.BatchNorm2d(8), pj.Spike(0.2), nn.Flatten(), nn.Linear(32, 10)),
+    ).eval()
+    images = 3 * torch.randn(1000, 1, 8, 8)
+    path = pj.export.write(net, images[:1], "nir", tmp_path / "net.nir", facts={"classes": 10})
+    read = exchange.import_from_nir(nir.read(path), dt=1.0).eval()
+    with torch.no_grad():
+        theirs, ours = read(images), net(images)
+    theirs = theirs[0] if isinstance(theirs, tuple) else theirs
+    assert (theirs.reshape(1000, 10).argmax(1) == ours.argmax(1)).all()
+    assert ours.argmax(1).unique().numel() > 2

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
@@ -21,7 +22,7 @@ from picojoule.deploy.export.onnx import to_onnx
 from picojoule.errors import PicojouleError, as_path, unknown
 from picojoule.io.files import check_destination, write_atomically
 
-__all__ = ["Format", "names", "to_nir", "to_onnx", "write"]
+__all__ = ["Format", "beside", "names", "to_nir", "to_onnx", "write"]
 
 Format = Literal["nir", "onnx"]
 
@@ -47,6 +48,7 @@ def write(
     to: Format,
     path: str | os.PathLike[str],
     say: Callable[[str], None] = lambda text: None,
+    facts: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write a network to a file in one of the formats; all of the file or none of it.
 
@@ -58,6 +60,8 @@ def write(
         to: The format, "nir" or "onnx".
         path: The file to write.
         say: Gets remarks for the user, one sentence each.
+        facts: What inference needs beside the network, as plain values: they become the file's metadata, under the key
+            "picojoule" as JSON, and a file of the same name with ".json" after it.
 
     Returns:
         The file's path.
@@ -90,18 +94,36 @@ def write(
     if not os.path.isdir(path.parent):
         raise PicojouleError(f"the folder {path.parent} does not exist: make it, or choose another file with --out")
     check_destination(path)
-    content = to_onnx(model, example) if to == "onnx" else _nir_file(model, example, say)
+    metadata = None if facts is None else json.dumps(facts, allow_nan=False)
+    content = to_onnx(model, example, metadata) if to == "onnx" else _nir_file(model, example, say, metadata)
+    if facts is not None:
+        write_atomically(beside(path), f"{json.dumps(facts, indent=2, ensure_ascii=False)}\n".encode())
     write_atomically(path, content)
     return path
 
 
-def _nir_file(model: nn.Module, example: Tensor, say: Callable[[str], None]) -> bytes:
+def beside(path: Path) -> Path:
+    """Return the path of the JSON file beside an exported network.
+
+    Args:
+        path: The network's file.
+
+    Example:
+        >>> beside(Path("network.onnx")).name
+        'network.onnx.json'
+    """
+    return path.with_name(f"{path.name}.json")
+
+
+def _nir_file(model: nn.Module, example: Tensor, say: Callable[[str], None], metadata: str | None) -> bytes:
     import nir
 
     from picojoule.deploy.export.nir.builder import checked_by_nir
     from picojoule.deploy.export.nir.exporting import check, translated
 
     graph = translated(model, example)
+    if metadata is not None:
+        graph.nodes["input"].metadata["picojoule"] = metadata  # nir keeps what nodes have, not what the graph has
     if not all(map(checked_by_nir, graph.nodes.values())):
         say(
             "the network has a convolution with groups or an oblong kernel, whose shape nir's own check gets wrong: "

@@ -22,7 +22,7 @@ from picojoule.errors import PicojouleError, reason_of
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
-def to_onnx(model: nn.Module, example: Tensor) -> bytes:
+def to_onnx(model: nn.Module, example: Tensor, metadata: str | None = None) -> bytes:
     """Export a network as an ONNX file: `images` [batch, …] in, `logits` out.
 
     The spikes of a layer that is called once and returns nothing else keep the layer's name, so that they can be asked
@@ -32,6 +32,7 @@ def to_onnx(model: nn.Module, example: Tensor) -> bytes:
     Args:
         model: The network; it stays as it is.
         example: A batch as the network takes it.
+        metadata: Text that the file carries under the key "picojoule".
 
     Returns:
         The content of the file.
@@ -70,6 +71,8 @@ def to_onnx(model: nn.Module, example: Tensor) -> bytes:
             "takes any: let it use x.shape[0] and keep Python's len, int and range from the batch axis"
         )
     named = _tidy(program.model, emitting_once(model, images))
+    if metadata is not None:
+        program.model.metadata_props["picojoule"] = metadata
     content: bytes = program.model_proto.SerializeToString(deterministic=True)
     refuse_difference(model, example, ONNX, lambda batch: _executed(content, named, batch))
     return content

@@ -100,14 +100,25 @@ class Budget:
         epochs: All epochs of the run.
         batches: Batches per epoch.
         reference: The reference energy E₀ in joules per image, where a finished run was named for it.
+        fixed: Joules per image that no spike changes, where the budget counts them too; the law is one of spikes.
+        aim: The share of the target that is aimed at, below 1 where it must not be exceeded.
 
     >>> budget = Budget(0.5, epochs=10, batches=100)
     >>> budget.strength
     0.0
     """
 
-    def __init__(self, budget: float | str, epochs: int, batches: int, reference: float | None = None) -> None:
-        self._budget = budget
+    def __init__(
+        self,
+        budget: float | str,
+        epochs: int,
+        batches: int,
+        reference: float | None = None,
+        *,
+        fixed: float = 0.0,
+        aim: float = 1.0,
+    ) -> None:
+        self._budget, self._fixed, self._aim = budget, fixed, aim
         self._epochs, self._batches = epochs, batches
         self._named_reference = reference
         self._first = max(1, round(_REFERENCE * epochs))
@@ -134,10 +145,12 @@ class Budget:
 
     @property
     def target(self) -> float | None:
-        """The joules that the network is to spend, once they are known."""
+        """The joules that its spikes are to cost, once they are known."""
         if isinstance(self._budget, str):
-            return parse_joules(self._budget)
-        return None if self.reference is None else max(self._budget * self.reference, _NOTHING)
+            return parse_joules(self._budget) - self._fixed
+        if self.reference is None:
+            return None
+        return max(self._budget * (self.reference + self._fixed) - self._fixed, _NOTHING)
 
     def needs_measurement(self, epoch: int, batch: int) -> bool:
         """Return whether `calibrate` is wanted after this batch; never after the last one of an epoch.
@@ -196,7 +209,7 @@ class Budget:
         assert target is not None  # the reference is known
         began = self._first / self._epochs
         descended = min(max((progress - began) / (self._descended - began), 0), 1)
-        return 1 / max(1 + (reference / target - 1) * descended, _NOTHING)
+        return 1 / max(1 + (reference / (target * self._aim) - 1) * descended, _NOTHING)
 
     def calibrate(self, joules: float, omega: float) -> None:
         """Take note of the price of Ω: the joules on validation images per unit of Ω of the sample.
@@ -229,6 +242,11 @@ class Budget:
                 )
             state.reference = self._named_reference or joules
             state.omega_at_reference = _log(omega)
+            if self._fixed and self.target == _NOTHING:
+                raise PicojouleError(
+                    f"a budget of {self._budget:.3g} of all that the network spends leaves nothing for spikes, for "
+                    "encoder and neuron updates alone cost more: ask for more energy"
+                )
 
     def wanted_joules(self, epoch: int) -> float | None:
         """Return the joules that are wanted at the end of an epoch.

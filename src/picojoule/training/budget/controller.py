@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 
 from picojoule.data import Batches, Images
+from picojoule.energy.hardware import get as price_list
+from picojoule.energy.units import format_joules
+from picojoule.errors import PicojouleError
 from picojoule.neurons.time_steps import as_batch
 from picojoule.recipe import Recipe
 from picojoule.runs.evaluate import Evaluation
@@ -53,6 +56,48 @@ def few_updates(recipe: Recipe, batches: int) -> str | None:
     )
 
 
+STRICT_AIM = 0.97
+"""The share of a strict budget that is aimed at: what is met within 3 % of it does not exceed the budget."""
+
+
+def fixed_joules(recipe: Recipe, learner: Learner) -> float:
+    """Price what no spike changes, where the recipe's budget counts it: the encoder and the neuron updates.
+
+    Args:
+        recipe: The run's recipe.
+        learner: The network and its synapses.
+
+    Returns:
+        Joules per image; 0 where the budget counts spikes alone.
+
+    Raises:
+        PicojouleError: If the price list has no price for the encoder.
+    """
+    synapses = learner.synapses
+    if recipe.penalty.budget_on != "total" or synapses is None:
+        return 0.0
+    prices = price_list(recipe.energy.hardware)
+    if prices.multiply_accumulate is None and synapses.encoder_macs:
+        raise PicojouleError(
+            f"penalty.budget_on = 'total' needs a price for the encoder, which {prices.name} does not have: take "
+            "another energy.hardware, or budget_on = 'spikes'"
+        )
+    updates = sum(layer.neurons * (prices.per_update(layer) or 0.0) for layer in synapses.spiking)
+    return synapses.encoder_macs * (prices.multiply_accumulate or 0.0) + synapses.steps * updates
+
+
+def _check_fixed(process: RunProcess, budget: Budget, fixed: float) -> None:
+    """Refuse a budget that what no spike changes takes up by itself, else say what is left."""
+    target = budget.target
+    if target is not None and target <= 0:
+        raise PicojouleError(
+            f"penalty.budget = {process.recipe.penalty.budget!r} is less than the {format_joules(fixed)} that encoder "
+            "and neuron updates cost without a spike: ask for more energy, or take a smaller first layer"
+        )
+    left = "" if target is None else f", which leaves {format_joules(target)} for spikes"
+    process.say(f"encoder and neuron updates cost {format_joules(fixed)} per image whatever fires{left}")
+
+
 @dataclass
 class BudgetController:
     """The controller of one run with a budget, in one of its processes.
@@ -86,7 +131,11 @@ class BudgetController:
         recipe = process.recipe
         if recipe.penalty.budget is None:
             return None
-        budget = Budget(recipe.penalty.budget, recipe.training.epochs, batches, process.reference)
+        fixed, aim = fixed_joules(recipe, learner), STRICT_AIM if recipe.penalty.strict else 1.0
+        length = recipe.training.epochs, batches
+        budget = Budget(recipe.penalty.budget, *length, process.reference, fixed=fixed, aim=aim)
+        if fixed:
+            _check_fixed(process, budget, fixed)
         warning = few_updates(recipe, batches)
         if warning is not None:
             process.say(warning)
@@ -164,7 +213,8 @@ class BudgetController:
         budget.finish_epoch(epoch, energy.joules, self._sample_penalty())
         if budget.wanted_joules(epoch) is not None and budget.target is not None and budget.reference is not None:
             silent = tuple(layer.name for layer in energy.layers if layer.rate == 0)
-            candidate = Candidate(epoch, energy.joules, validation.accuracy, silent)
+            strict = bool(self.process.recipe.penalty.strict)
+            candidate = Candidate(epoch, energy.joules, validation.accuracy, silent, strict)
             self.selection.offer(candidate, self.learner.model.state_dict(), budget.target, budget.reference)
 
     def finish(self, held: list[str]) -> tuple[bool, dict[str, Any]]:
@@ -184,6 +234,12 @@ class BudgetController:
         another = best != last and not last.hits(target, reference)
         chosen = best if another else last
         process = self.process
+        if chosen.strict and not chosen.meets(target, reference):
+            raise PicojouleError(
+                f"no network of this run stays within {format_joules(target)} for its spikes (the nearest spends "
+                f"{format_joules(chosen.joules)}), which penalty.strict demands: train for more epochs, or ask for "
+                "more energy"
+            )
         if another:
             where = f"the weights of epoch {chosen.epoch + 1} in {process.run.path}"
             load_weights(self.learner.model, self.selection.weights, where)

@@ -22,12 +22,14 @@ class Candidate:
         joules: Energy per image.
         accuracy: As a fraction.
         silent: Its layers without any spike.
+        strict: Whether the target must not be exceeded at all.
     """
 
     epoch: int
     joules: float
     accuracy: float
     silent: tuple[str, ...] = ()
+    strict: bool = False
 
     def meets(self, target: float, reference: float) -> bool:
         """Return whether it spends at most the target, within the tolerance, and has no silent layer.
@@ -36,7 +38,8 @@ class Candidate:
             target: The budget in joules per image.
             reference: The unpenalised energy in joules per image.
         """
-        return not self.silent and self.joules <= target + tolerance(target, reference)
+        over = 0.0 if self.strict else tolerance(target, reference)
+        return not self.silent and self.joules <= target + over
 
     def hits(self, target: float, reference: float) -> bool:
         """Return whether it meets the target and does not stay below it by more than the tolerance.
@@ -45,7 +48,8 @@ class Candidate:
             target: The budget in joules per image.
             reference: The unpenalised energy in joules per image.
         """
-        return self.meets(target, reference) and self.joules >= target - tolerance(target, reference)
+        below = tolerance(target, reference) * (2 if self.strict else 1)
+        return self.meets(target, reference) and self.joules >= target - below
 
     def rank(self, target: float, reference: float) -> tuple[bool, bool, float]:
         """Return a value that is higher for a better network.
