@@ -8,13 +8,13 @@
 (f) peak memory of a step: ours : the leaner peer, : the ReLU twin and : our dense path, each in a process of its own
 (g) the table of `benchmarks/silence.py`: ours by how silent the network is, against all of these
 
-Ours is the network with `pj.sparse`, as `picojoule train` runs it; in (a) to (f) with fresh weights, which fire at 16 %.
+Ours is the network with `pj.sparse`, as `picojoule train` runs it; in (a) to (f) with fresh weights, firing at 16 %.
 Where the conditions are the same, all contestants keep freed memory between steps, as `picojoule train` does; in (d)
 only ours does, and four steps are one turn. The peers are those that are installed:
 pip install -c constraints.txt spikingjelly snntorch
 
 python benchmarks/training.py [--models cnn7 vgg11] [--precisions fp32 bf16] [--turns 15] [--parts steps silence]
-                              [--threads 2] [--runs FOLDER …]   (g) on trained networks, as `picojoule train` leaves them
+                              [--threads 2] [--runs FOLDER …]   (g) on networks that `picojoule train` has trained
 """
 
 from __future__ import annotations
@@ -171,10 +171,8 @@ def contestant(who: str, name: str, precision: str, layout: torch.memory_format 
 
 def alike(name: str, precision: str, peers: list[str], turns: int) -> Timings:
     """Everybody in the same precision, layout and treatment of memory."""
-    steps = {
-        who: contestant(who, name, precision)
-        for who in ("ours", "ours, dense", "relu twin", "convs and linears", *peers)
-    }
+    everybody = ("ours", "ours, dense", "relu twin", "convs and linears", *peers)
+    steps = {who: contestant(who, name, precision) for who in everybody}
     steps["ten batches"] = data(pj.zoo.create(name).input_shape)
     with retain_freed_memory():
         return interleaved(steps, turns, title=f"{name} {precision}")
