@@ -121,7 +121,9 @@ def measure(row: Row, precision: str, batch: int, peers: list[str], turns: int) 
 def report(rows: list[Row], precisions: list[str], batch: int, peers: list[str], turns: int) -> None:
     """Print the table, a line for each network and precision."""
     rivals = ["relu twin", "ours, dense", "relu twin, sparse", *peers]
-    console.print("| network | active synapses | precision | ours [s] |" + "".join(f" ours : {r} |" for r in rivals))
+    console.print(
+        "| network | active synapses | precision | ours, seconds |" + "".join(f" ours : {r} |" for r in rivals)
+    )
     console.print("|---|---:|---|---:|" + "---:|" * len(rivals))
     for row in rows:
         for precision in precisions:
