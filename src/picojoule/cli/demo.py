@@ -15,7 +15,7 @@ from picojoule.training.fit import fit
 
 _SETTINGS = {
     "fashion-mnist": {"limit": 5000, "epochs": 3, "lr": 1e-3, "strength": 20},
-    "digits": {"limit": 1250, "epochs": 12, "lr": 1e-3, "strength": 16},
+    "digits": {"limit": 1200, "epochs": 12, "lr": 1e-3, "strength": 16},
 }
 
 
@@ -55,6 +55,6 @@ def _data_set(progress: Progress, say: Callable[[str], None]) -> str:
     try:
         say(str(datasets.fetch("fashion-mnist", progress=progress)))
     except PicojouleError as fault:
-        say(f"{fault} Taking scikit-learn's digits instead.")
+        say(f"{fault}; taking scikit-learn's digits instead")
         return "digits"
     return "fashion-mnist"
