@@ -36,10 +36,12 @@ __all__ = [
     "cpu_has_bfloat16",
     "extension_library",
     "forward_hooks",
+    "forward_mode_depth",
     "forward_mode_gradients_are_on",
     "forward_pre_hooks",
     "global_forward_hooks",
     "has_compiled_forward",
+    "has_forward_mode",
     "is_transformed",
     "is_view",
     "operator_name",
@@ -89,6 +91,28 @@ def is_transformed(tensor: Tensor) -> bool:
     """Return whether a transform of `torch.func` (grad, vmap, jvp, …) is at work on a tensor."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     return wrapped or torch._C._functorch.is_legacy_batchedtensor(tensor)  # of autograd's own vmap
+
+
+def has_forward_mode(tensor: Tensor) -> bool:
+    """Return whether a forward-mode derivative may be asked of an operation on a tensor.
+
+    >>> has_forward_mode(torch.zeros(2))
+    False
+    >>> with torch.autograd.forward_ad.dual_level():
+    ...     has_forward_mode(torch.zeros(2))
+    True
+    """
+    return is_transformed(tensor) or torch.autograd.forward_ad._current_level >= 0
+
+
+def forward_mode_depth() -> int:
+    """Count the forward-mode transforms of `torch.func` that are at work, one inside another.
+
+    >>> forward_mode_depth()
+    0
+    """
+    stack = torch._C._functorch.get_interpreter_stack() or []
+    return sum(level.key() == torch._C._functorch.TransformType.Jvp for level in stack)
 
 
 # --- Autograd --------------------------------------------------------------------------------------------------------
@@ -214,13 +238,12 @@ def operator_namespace(func: object) -> str | None:
 
 
 def operator_name(operator: Any) -> str:
-    """Return the name of an operator of an exported graph without namespace and overload: `aten.add.Tensor` is `add`.
+    """Return the name of an operator or function without namespace and overload: `aten.add.Tensor` is `add`.
 
-    >>> operator_name(torch.ops.aten.add.Tensor)
-    'add'
+    >>> operator_name(torch.ops.aten.add.Tensor), operator_name(torch.relu)
+    ('add', 'relu')
     """
-    name: str = operator._opname
-    return name
+    return str(getattr(operator, "_opname", None) or getattr(operator, "__name__", operator))
 
 
 def extension_library() -> str:

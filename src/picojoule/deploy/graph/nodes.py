@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import fx, nn
 
+from picojoule.kernels.torch_private import operator_name
+
 SHAPE = "picojoule_shape"
 """The key under which a node's metadata has the shape of its result."""
 
@@ -64,7 +66,7 @@ def operation_name(node: fx.Node) -> str:
     target = node.target
     if isinstance(target, str):
         return target
-    return str(getattr(target, "_opname", None) or getattr(target, "__name__", target))
+    return operator_name(target)
 
 
 def node_name(node: fx.Node, model: nn.Module | None = None) -> str:
