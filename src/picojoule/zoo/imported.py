@@ -36,7 +36,7 @@ def build(name: str, **settings: Any) -> nn.Module:
     >>> build("torch.nn:Identity")
     Identity()
     """
-    factory = _find(name)
+    factory = find(name)
     accepted = _accepted(factory, settings)
     if settings.get("steps", 1) > 1 and "steps" not in accepted:
         raise PicojouleError(
@@ -59,7 +59,22 @@ def build(name: str, **settings: Any) -> nn.Module:
     return model
 
 
-def _find(name: str) -> Callable[..., Any]:
+def find(name: str) -> Callable[..., Any]:
+    """Import the factory behind `package.module:factory`, without calling it.
+
+    Args:
+        name: The module and the class or function in it.
+
+    Returns:
+        The factory.
+
+    Raises:
+        PicojouleError: There is no such module, or nothing in it that could build a model.
+        SystemExit: The code of the module ended the process.
+
+    >>> find("torch.nn:Identity").__name__
+    'Identity'
+    """
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise PicojouleError(f"{name!r} does not name a model: write package.module:factory")
