@@ -442,6 +442,46 @@ def test_transforms_of_torch_func_go_through(p: float, normalized: bool) -> None
     assert plain["0.weight"].any()
 
 
+FORWARD: dict[str, Callable[[], nn.Module]] = {
+    "spike": lambda: pj.Spike(0.1),
+    "triangle": lambda: pj.Spike(0.1, pj.surrogate.Triangle()),
+    "quantised": pj.QuantizedReLU,
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.parametrize("neuron", FORWARD)
+def test_forward_mode_gives_what_backward_mode_gives(neuron: str) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 5), FORWARD[neuron](), nn.Linear(5, 4), FORWARD[neuron](), nn.Linear(4, 2))
+    x = 3 * torch.randn(3, 6)  # enough for several spikes
+    omega = penalised(net, pj.Penalty(pj.trace(net, torch.zeros(1, 6)), p=2))
+    parameters = {name: parameter.detach() for name, parameter in net.named_parameters()}
+    forward, backward = torch.func.jacfwd(omega)(parameters, x), torch.func.jacrev(omega)(parameters, x)
+    assert backward["0.weight"].any()
+    torch.testing.assert_close(forward, backward)
+
+    def of_images(images: Tensor) -> Tensor:
+        return omega(parameters, images)
+
+    second = torch.func.jacrev(torch.func.jacrev(of_images))(x)
+    torch.testing.assert_close(torch.func.hessian(of_images)(x), second)
+    with torch.autograd.forward_ad.dual_level():
+        value = of_images(torch.autograd.forward_ad.make_dual(x, torch.ones_like(x)))
+        tangent = torch.autograd.forward_ad.unpack_dual(value).tangent
+    torch.testing.assert_close(tangent, torch.func.grad(of_images)(x).sum())
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_forward_mode_of_forward_mode_is_refused() -> None:
+    """PyTorch would leave out what the inner derivative depends on, without a word."""
+    net = nn.Sequential(nn.Linear(6, 4), pj.Spike(0.1), nn.Linear(4, 2))
+    omega = penalised(net, pj.Penalty(pj.trace(net, torch.zeros(1, 6))))
+    parameters = {name: parameter.detach() for name, parameter in net.named_parameters()}
+    with pytest.raises(PicojouleError, match=r"take torch.func.hessian"):
+        torch.func.jacfwd(torch.func.jacfwd(lambda x: omega(parameters, x)))(torch.randn(2, 6))
+
+
 def test_vmap_hides_what_a_neuron_of_another_kind_emits() -> None:
     net = nn.Sequential(nn.Linear(6, 4), pj.IF(steps=1), nn.Linear(4, 2))
     omega = penalised(net, pj.Penalty(pj.trace(net, torch.zeros(1, 6))))

@@ -30,7 +30,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from picojoule.errors import PicojouleError
-from picojoule.kernels.torch_private import is_transformed
+from picojoule.kernels.torch_private import has_forward_mode
 from picojoule.spikes.activity import Activity, check_activity
 from picojoule.spikes.sums import precise, summed_over_batch
 from picojoule.synapses.table import Layer, Synapses
@@ -148,7 +148,7 @@ class Penalty:
                 continue
             if torch.is_grad_enabled():
                 activity.check_gradient(name)
-            weighted = _weighted if any(map(is_transformed, by_step)) else _Weighted.apply
+            weighted = _weighted if any(map(has_forward_mode, by_step)) else _Weighted.apply
             values[name] = weighted(self._coefficients_on(device)[name], self.p, scale / samples, binary, *by_step)
         return values
 
@@ -244,7 +244,7 @@ class _Weighted(Function):
 
 
 def _weighted(coefficients: Tensor, p: float, scale: float, binary: bool, *by_step: Tensor) -> Tensor:
-    """Compute `_Weighted` in PyTorch's own operations, which the transforms of `torch.func` can follow."""
+    """Compute `_Weighted` in operations that the transforms of `torch.func` and forward mode can follow."""
     powers = (spikes if p == 1 else spikes.float().pow(p) for spikes in by_step)
     sums = torch.stack([x.sum(0, dtype=coefficients.dtype) for x in powers]).sum(0)
     return (sums * coefficients).sum().mul(scale).float()

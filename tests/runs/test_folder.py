@@ -220,6 +220,15 @@ def test_a_folder_that_is_no_run(tmp_path: Path, name: str) -> None:
         Run.at(tmp_path / name)
 
 
+def test_a_recipe_that_is_no_file_is_named_for_what_it_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "recipe.toml")
+    with pytest.raises(pj.PicojouleError, match=r"\(its recipe.toml cannot be read: it is a pipe, not a file\)"):
+        Run.at(tmp_path)
+    (tmp_path / "other" / "recipe.toml").mkdir(parents=True)
+    with pytest.raises(pj.PicojouleError, match="it is a folder"):
+        Run.at(tmp_path / "other")
+
+
 def test_an_unfinished_run_says_so(run: Run) -> None:
     assert run.metrics == []
     for attribute, word in (("result", "is not finished"), ("weights", "finish the run")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -520,3 +521,24 @@ def test_the_sum_over_the_batch_is_exact(arrange: Callable[[Tensor], Tensor]) ->
 def test_counts_above_one_are_summed_beyond_float32() -> None:
     spikes = torch.full((3, 2), 2.0**24 - 1)
     assert summed_over_batch(spikes, binary=False).tolist() == [3 * 2**24 - 3] * 2
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_calls_of_two_threads_are_not_taken_for_time_steps(steps: int) -> None:
+    net, x = nn.Sequential(nn.Linear(3, 2), pj.Spike()), torch.zeros(5, 3)
+    with pj.watch(net, steps=steps) as activity:
+        net(x)
+        other = threading.Thread(target=net, args=(x,))
+        other.start()
+        other.join()
+    with pytest.raises(PicojouleError, match=r"2 threads called the layer '1' .*a copy of the model"):
+        activity["1"]
+
+
+def test_another_thread_may_run_the_network() -> None:
+    net, x = nn.Sequential(nn.Linear(3, 2), pj.Spike()), torch.zeros(5, 3)
+    with pj.watch(net) as activity:
+        other = threading.Thread(target=net, args=(x,))
+        other.start()
+        other.join()
+    assert activity["1"].shape == (5, 2)

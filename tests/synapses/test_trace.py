@@ -464,7 +464,7 @@ def test_checkpointed_blocks_are_right_or_refused(reentrant: bool) -> None:
     net = Between(of_currents, inner=nn.Linear(4, 4), inner_spike=Spike())
     if reentrant:
         for between in (of_currents, of_spikes):
-            with pytest.raises(PicojouleError, match="hides its gradient"):
+            with pytest.raises(PicojouleError, match=r"hides its gradient .*use_reentrant=False"):
                 trace(Between(between, inner=nn.Linear(4, 4), inner_spike=Spike()), torch.zeros(1, 4))
     else:
         assert (psi(net), psi(net, layer="inner_spike")) == ([4] * 4, [3] * 4)
@@ -825,6 +825,39 @@ class Unused(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.a(x)
+
+
+class WithAuxiliaryHead(nn.Module):
+    """A second head that only training runs, as in networks that are deeply supervised."""
+
+    def __init__(self, *auxiliary: nn.Module) -> None:
+        super().__init__()
+        self.spike, self.head = Spike(), nn.Linear(4, 3)
+        self.auxiliary: nn.Module | None = nn.Sequential(*auxiliary)
+
+    def forward(self, x: Tensor) -> Any:
+        z = self.spike(x)
+        return (self.head(z), self.auxiliary(z)) if self.training and self.auxiliary else self.head(z)
+
+
+@pytest.mark.parametrize("auxiliary", [(nn.Linear(4, 2),), (nn.Linear(4, 2), Spike())], ids=["weights", "neurons"])
+def test_a_head_that_runs_only_in_training_is_told_apart(auxiliary: tuple[nn.Module, ...]) -> None:
+    net = WithAuxiliaryHead(*auxiliary)
+    with pytest.raises(
+        PicojouleError, match=r"only in training \(an auxiliary head\) .* trace it with None in that place"
+    ):
+        trace(net, torch.zeros(1, 4))
+    assert net.training
+    net.auxiliary = None
+    assert trace(net, torch.zeros(1, 4)).synapses == 12
+
+
+@pytest.mark.parametrize("fill", [torch.zeros_like, torch.ones_like, lambda z: z.new_zeros(z.shape)])
+def test_a_constant_shaped_like_spikes_feeds_no_synapses(fill: Callable[[Tensor], Tensor]) -> None:
+    net = Between(lambda m, s: m.inner_spike(m.inner(fill(s))), inner=nn.Linear(4, 4), inner_spike=Spike())
+    with pytest.raises(PicojouleError, match=r"'inner' is fed by a constant, not by the input or spikes: .* as a bias"):
+        trace(net, torch.zeros(1, 4))
+    assert psi(Between(lambda m, s: s + torch.zeros_like(s))) == [3] * 4
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,32 @@ def test_what_has_no_weights_of_its_own_stays_free(way: str) -> None:
     assert trace(net, torch.zeros(2, 8)).synapses == 64
 
 
+BORDERLINES: dict[str, tuple[Callable[[Any, Tensor], Tensor], int | None]] = {
+    "softmax": (lambda m, z: torch.cat([m.head(z), (z * m.table[0]).softmax(-1)], 1), 64),
+    "logsumexp": (lambda m, z: torch.cat([m.head(z), (z * m.table[0]).logsumexp(-1, keepdim=True)], 1), None),
+    "softmax before synapses": (lambda m, z: m.head((z * m.table[0]).softmax(-1)), None),
+    "numbers in the code": (lambda m, z: torch.cat([m.head(z), 0.3 * z[:, :1] + 0.7 * z[:, 1:2]], 1), 64),
+    "a mixture before synapses": (lambda m, z: m.head(m.table[0, 0] * z + m.table[0, 1] * z.flip(1)), 128),
+    "gradient scaling": (lambda m, z: m.head(0.3 * z + (0.7 * z).detach()), 64),
+    "by the difference": (lambda m, z: m.head(z.detach() + 0.3 * (z - z.detach())), 64),
+    "to something else": (lambda m, z: m.head(0.3 * z + (0.6 * z).detach()), 128),
+    "of currents": (lambda m, z: 0.3 * m.head(z) + (0.7 * m.head(z)).detach(), 128),
+    "lerp": (lambda m, z: m.head(torch.lerp(z.detach(), z, 0.3)), None),
+}
+
+
+@pytest.mark.parametrize("way", BORDERLINES)
+def test_borderlines_are_as_documented(way: str) -> None:
+    end, synapses = BORDERLINES[way]
+    net = Ended(end).eval()
+    del net.norm
+    if synapses is None:
+        with pytest.raises(PicojouleError):
+            trace(net, torch.zeros(2, 8))
+    else:
+        assert trace(net, torch.zeros(2, 8)).synapses == synapses
+
+
 @pytest.fixture(scope="module")
 def operators() -> Any:
     """Operators of somebody's own that have the names of PyTorch's."""

@@ -244,6 +244,13 @@ def test_a_device_that_is_not_there(tmp_path: Path, setting: dict[str, Any], wor
         pj.fit(tiny.recipe(), tmp_path, **setting)
 
 
+@pytest.mark.parametrize("name", ["no_such_module:build", "tiny:no_such_function", "os:getcwd"])
+def test_a_model_that_is_not_there_leaves_nothing_behind(tmp_path: Path, name: str) -> None:
+    with pytest.raises(pj.PicojouleError, match=r"cannot import|has no function|a function of Python itself"):
+        pj.fit(tiny.recipe(f"model.name={name}"), tmp_path / "runs", accelerator="cpu")
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- Two processes ---------------------------------------------------------------------------------------------------
 
 

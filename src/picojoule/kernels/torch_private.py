@@ -36,10 +36,12 @@ __all__ = [
     "cpu_has_bfloat16",
     "extension_library",
     "forward_hooks",
+    "forward_mode_depth",
     "forward_mode_gradients_are_on",
     "forward_pre_hooks",
     "global_forward_hooks",
     "has_compiled_forward",
+    "has_forward_mode",
     "has_own_convolution",
     "in_backward",
     "is_traced",
@@ -93,6 +95,28 @@ def is_transformed(tensor: Tensor) -> bool:
     """Return whether a transform of `torch.func` (grad, vmap, jvp, …) is at work on a tensor."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     return wrapped or torch._C._functorch.is_legacy_batchedtensor(tensor)  # of autograd's own vmap
+
+
+def has_forward_mode(tensor: Tensor) -> bool:
+    """Return whether a forward-mode derivative may be asked of an operation on a tensor.
+
+    >>> has_forward_mode(torch.zeros(2))
+    False
+    >>> with torch.autograd.forward_ad.dual_level():
+    ...     has_forward_mode(torch.zeros(2))
+    True
+    """
+    return is_transformed(tensor) or torch.autograd.forward_ad._current_level >= 0
+
+
+def forward_mode_depth() -> int:
+    """Count the forward-mode transforms of `torch.func` that are at work, one inside another.
+
+    >>> forward_mode_depth()
+    0
+    """
+    stack = torch._C._functorch.get_interpreter_stack() or []
+    return sum(level.key() == torch._C._functorch.TransformType.Jvp for level in stack)
 
 
 # --- Autograd --------------------------------------------------------------------------------------------------------

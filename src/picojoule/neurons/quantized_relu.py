@@ -13,6 +13,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from picojoule.neurons.spike import takes_forward_mode
+
 
 def quantized_relu(x: Tensor) -> Tensor:
     """Round down to whole numbers from 0 up, ``⌊max(0, x)⌋``, with the gradient of the ReLU.
@@ -32,7 +34,8 @@ def quantized_relu(x: Tensor) -> Tensor:
     >>> x.grad
     tensor([0., 1., 1.])
     """
-    y: Tensor = _QuantizedReLU.apply(x)  # type: ignore[no-untyped-call]
+    kind = _ForwardQuantizedReLU if takes_forward_mode(x) else _QuantizedReLU
+    y: Tensor = kind.apply(x)  # type: ignore[no-untyped-call]
     return y
 
 
@@ -71,3 +74,18 @@ class _QuantizedReLU(Function):
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         positive: Tensor = ctx.saved_tensors[0]
         return grad * positive
+
+
+class _ForwardQuantizedReLU(_QuantizedReLU):
+    """The same with a forward-mode derivative, which `torch.compile` does not take."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        positive = inputs[0] > 0
+        ctx.save_for_backward(positive)
+        ctx.save_for_forward(positive)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
+        positive: Tensor = ctx.saved_tensors[0]
+        return tangent * positive

@@ -15,7 +15,7 @@ from torch.autograd import Function
 
 from picojoule.errors import PicojouleError
 from picojoule.kernels import fused
-from picojoule.kernels.torch_private import is_transformed
+from picojoule.kernels.torch_private import forward_mode_depth, has_forward_mode, is_transformed
 from picojoule.neurons import recomputation
 from picojoule.neurons.surrogate import S3NN, ChecksThreshold, Fused, Surrogate
 
@@ -36,6 +36,9 @@ def spike(u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
     Returns:
         The spikes, 0 or 1, in the dtype, shape and memory layout of ``u``.
 
+    Raises:
+        PicojouleError: If a forward-mode derivative of a forward-mode derivative is asked for.
+
     >>> import torch
     >>> u = torch.tensor([0.5, 1.0, 2.0], requires_grad=True)
     >>> s = spike(u, 1.0, S3NN(alpha=0.25, tau=0.5))
@@ -45,7 +48,8 @@ def spike(u: Tensor, threshold: float, surrogate: Surrogate) -> Tensor:
     >>> u.grad
     tensor([0.4200, 2.0000, 1.0000])
     """
-    spikes: Tensor = _Heaviside.apply(u, threshold, surrogate)  # type: ignore[no-untyped-call]
+    kind = _ForwardHeaviside if takes_forward_mode(u) else _Heaviside
+    spikes: Tensor = kind.apply(u, threshold, surrogate)  # type: ignore[no-untyped-call]
     return spikes
 
 
@@ -118,6 +122,23 @@ class _Heaviside(Function):
         return grad * surrogate(u, ctx.threshold), None, None
 
 
+class _ForwardHeaviside(_Heaviside):
+    """The same with a forward-mode derivative, which keeps the potential and which `torch.compile` does not take."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float, Surrogate], output: Tensor) -> None:
+        u, ctx.threshold, ctx.surrogate = inputs
+        ctx.eps = None
+        ctx.save_for_backward(u)
+        ctx.save_for_forward(u)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        (u,) = ctx.saved_tensors
+        slope: Tensor = ctx.surrogate(u, ctx.threshold)
+        return tangent * slope
+
+
 def is_eager(x: Tensor) -> bool:
     """Return whether operations on a tensor run at once: not compiled, and not inside a transform such as vmap.
 
@@ -128,6 +149,28 @@ def is_eager(x: Tensor) -> bool:
         Whether its numbers can be read.
     """
     return not torch.compiler.is_compiling() and not is_transformed(x)
+
+
+def takes_forward_mode(x: Tensor) -> bool:
+    """Return whether a function of a tensor needs a forward-mode derivative.
+
+    Args:
+        x: Any tensor.
+
+    Returns:
+        True under `torch.func.jvp`, `jacfwd`, `hessian` and the like.
+
+    Raises:
+        PicojouleError: If two of them stand one inside the other, through which PyTorch takes no custom derivative.
+    """
+    if torch.compiler.is_compiling() or not has_forward_mode(x):
+        return False
+    if forward_mode_depth() > 1:
+        raise PicojouleError(
+            "a forward-mode derivative of a forward-mode derivative (jacfwd of jacfwd) does not pass through spikes: "
+            "take torch.func.hessian, or jacfwd of jacrev"
+        )
+    return True
 
 
 _LEAST = 1 << 12

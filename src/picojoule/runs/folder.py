@@ -109,11 +109,15 @@ class Run:
             PicojouleError: If it is not a run's folder.
         """
         run = cls(as_path("a run", path))
-        if not run.exists:
-            raise PicojouleError(
-                f"{os.fspath(path)} is not a run folder (it has no recipe.toml): name one that `picojoule train` made"
-            )
-        return run
+        missing = "it has no recipe.toml"
+        try:
+            files.check_regular(run.path / _RECIPE)
+            return run
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as fault:
+            missing = f"its recipe.toml cannot be read: {files.reason(fault)}"
+        raise PicojouleError(f"{os.fspath(path)} is not a run folder ({missing}): name one that `picojoule train` made")
 
     def beside(self, name: str, key: str) -> Run:
         """Open a finished run in the same folder of runs.

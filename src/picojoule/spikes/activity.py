@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ class _Emitted(NamedTuple):
     branch: Tensor
     version: int
     lost: Lost | None
+    thread: int
 
 
 class Activity(Mapping[str, Tensor]):
@@ -75,7 +77,9 @@ class Activity(Mapping[str, Tensor]):
             layer: Where its type says that the time steps are, if it does.
             lost: How a gradient that was expected got lost, if it did.
         """
-        self._calls.setdefault(name, []).append(_Emitted(spikes, spikes.view_as(spikes), version(spikes), lost))
+        self._calls.setdefault(name, []).append(
+            _Emitted(spikes, spikes.view_as(spikes), version(spikes), lost, threading.get_ident())
+        )
         self._layer_layouts[name] = layer
         if binary:
             self._binary.add(name)
@@ -90,8 +94,8 @@ class Activity(Mapping[str, Tensor]):
             A tensor [B, …] for each time step; no copies are made.
 
         Raises:
-            PicojouleError: If the layer recorded nothing, its spikes were overwritten since, or its calls contradict
-                the layout in time.
+            PicojouleError: If the layer recorded nothing, several threads called it, its spikes were overwritten
+                since, or its calls contradict the layout in time.
         """
         return self._split(name, [emitted.spikes for emitted in self._intact(name)])
 
@@ -99,11 +103,17 @@ class Activity(Mapping[str, Tensor]):
         return self.layout.by_step(name, calls, self._layer_layouts[name])
 
     def _intact(self, name: str) -> list[_Emitted]:
-        """Return what the layer emitted, call by call; refuse what was overwritten since."""
+        """Return what the layer emitted, call by call; refuse calls of several threads, and what was overwritten."""
         if name not in self._calls:
             raise PicojouleError(
                 f"the layer {name!r} recorded nothing: run the model that was traced inside the "
                 "`with picojoule.watch(model)` block"
+            )
+        threads = len({emitted.thread for emitted in self._calls[name]})
+        if threads > 1:
+            raise PicojouleError(
+                f"{threads} threads called the layer {name!r} while it was watched, and a block records all calls of "
+                "its model: give each thread a copy of the model, or let one at a time watch and run it"
             )
         for emitted in self._calls[name]:
             if version(emitted.spikes) != emitted.version:

@@ -71,6 +71,13 @@ def _carried(first: Recording, second: Recording) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+UNUSED = (
+    "give an example that uses them, or remove them from the model; what runs only in training (an auxiliary head) is "
+    "no part of the network that is counted, so trace it with None in that place"
+)
+"""What to do about parts that the forward pass of evaluation never calls."""
+
+
 def check_all_weights_ran(model: nn.Module, recording: Recording) -> None:
     """Refuse a model with layers of weights that its forward pass never touched.
 
@@ -87,7 +94,7 @@ def check_all_weights_ran(model: nn.Module, recording: Recording) -> None:
     if idle:
         raise PicojouleError(
             f"the forward pass never used the weights {', '.join(map(repr, idle))}, so their synapses cannot be "
-            "counted: remove them from the model, or give an example that uses them"
+            f"counted: {UNUSED}"
         )
 
 

@@ -139,7 +139,7 @@ class StructuralPass(TorchFunctionMode):
             state.refuse(
                 f"{name} {state.where()} is fed by a constant, not by the input or spikes: if this is the first "
                 "value of a recurrent state, its synapses cannot be counted, so leave the recurrence out; else "
-                "compute the constant beforehand"
+                "leave the layer out, and add what it makes of the constant as a bias"
             )
         if name == SET_GRAD_ENABLED:
             self._copies.gradients = bool(operation.args[0])

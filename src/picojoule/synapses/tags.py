@@ -83,9 +83,10 @@ def _severity(tag: Tag) -> int:
 UNKNOWN = Tag(Origin.UNSEEN)
 HIDDEN = Tag(
     Origin.OPAQUE,
-    "an operation that hides its gradient (a torch.autograd.Function, or a write through .data)",
-    "write it with PyTorch's own operators, or, if it fires, make it an nn.Module and declare it with "
-    "picojoule.declare_spiking",
+    "an operation that hides its gradient (a reentrant checkpoint, another torch.autograd.Function, or a write through "
+    ".data)",
+    "give torch.utils.checkpoint use_reentrant=False; write anything else with PyTorch's own operators, or, if it "
+    "fires, make it an nn.Module and declare it with picojoule.declare_spiking",
 )
 
 

@@ -28,7 +28,7 @@ from picojoule.spikes.layout import TimeLayout, completed
 from picojoule.spikes.spiking import layer_layout, spiking_modules, unwrap
 from picojoule.synapses.module_hooks import unregistered, unregistered_neurons
 from picojoule.synapses.recording import Recording, SynapticCall
-from picojoule.synapses.repetition import OtherBatch, check_all_weights_ran, holds_a_state
+from picojoule.synapses.repetition import UNUSED, OtherBatch, check_all_weights_ran, holds_a_state
 from picojoule.synapses.rules import Psi
 from picojoule.synapses.rules.declared import passing_rules
 from picojoule.synapses.rules.passing import PassingRule
@@ -124,7 +124,7 @@ def trace(
     if silent:
         raise PicojouleError(
             f"the forward pass never called the spiking layer{'s' if len(silent) > 1 else ''} "
-            f"{', '.join(map(repr, silent))}: remove them from the model, or give an example that uses them"
+            f"{', '.join(map(repr, silent))}: {UNUSED}"
         )
     check_all_weights_ran(model, recording)
     count = _counted(model, recording, layout, psi)

@@ -14,6 +14,7 @@ import torch
 import torch.distributed
 from torch.multiprocessing.spawn import ProcessException
 
+from picojoule import zoo
 from picojoule.data import Data, Given
 from picojoule.errors import PicojouleError, as_path
 from picojoule.io.signals import Interrupted, stop_signals
@@ -86,6 +87,8 @@ def fit(
         run.beside(name, key)
     reference = reference_figure(run, recipe)  # refused before anything is written, if it cannot be compared
     fabric = _fabric(recipe, accelerator, devices)  # so is a device that is not there
+    if ":" in recipe.model.name:  # and a model
+        zoo.imported.find(recipe.model.name)
     loaded = loaded or recipe.data.load()
     if loaded.streamed:
         _tell(reporters, f"{loaded.name} is larger than memory: its samples are read batch by batch")

@@ -17,6 +17,7 @@ from torch.autograd import Function
 
 from picojoule.kernels.draws import LEVELS
 from picojoule.kernels.fused import drop, fits_one_pass
+from picojoule.kernels.torch_private import has_forward_mode
 from picojoule.neurons.spike import is_eager
 
 
@@ -37,11 +38,15 @@ class Dropout(nn.Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         """Drop elements of `x` in training; give it back as it is in evaluation."""
-        if self.training and 0 < self.p < 1 and not self.inplace and is_eager(x) and fits_one_pass(x):
+        if self.training and 0 < self.p < 1 and not self.inplace and _draws_by_seed(x):
             seed = int(torch.randint(2**63 - 1, ()))
             dropped: Tensor = _Dropout.apply(x, self.p, seed)  # type: ignore[no-untyped-call]
             return dropped
         return F.dropout(x, self.p, self.training, self.inplace)
+
+
+def _draws_by_seed(x: Tensor) -> bool:
+    return is_eager(x) and not has_forward_mode(x) and fits_one_pass(x)
 
 
 class _Dropout(Function):

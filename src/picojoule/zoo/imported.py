@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -36,8 +36,7 @@ def build(name: str, arguments: Mapping[str, Any] | None = None, /, **settings: 
     >>> build("torch.nn:Identity")
     Identity()
     """
-    factory = factories.find(name, "model")
-    _check_factory(name, factory)
+    factory = find(name)
     accepted = factories.accepted(factory, settings) | dict(arguments or {})
     if settings.get("steps", 1) > 1 and "steps" not in accepted:
         raise PicojouleError(
@@ -59,6 +58,27 @@ def build(name: str, arguments: Mapping[str, Any] | None = None, /, **settings: 
             f"{name} returned {type(model).__name__}, not an nn.Module: name a function that builds the model"
         )
     return model
+
+
+def find(name: str) -> Callable[..., Any]:
+    """Import the factory behind `package.module:factory`, without calling it.
+
+    Args:
+        name: The module and the class or function in it.
+
+    Returns:
+        The factory.
+
+    Raises:
+        PicojouleError: There is no such module, or nothing in it that could build a model.
+        SystemExit: The code of the module ended the process.
+
+    >>> find("torch.nn:Identity").__name__
+    'Identity'
+    """
+    factory = factories.find(name, "model")
+    _check_factory(name, factory)
+    return factory
 
 
 def _check_factory(name: str, factory: object) -> None:
