@@ -7,7 +7,6 @@ a `Choice` and sets them again gets the same choices, and the same bits.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -86,9 +85,9 @@ class Choice:
             self.by_events = activity <= self.break_even * _CLEARLY
 
     def to_numbers(self) -> list[float]:
-        """Return the attributes as numbers, NaN for None, as a checkpoint keeps them."""
+        """Return the attributes as numbers, -1 for None, as a checkpoint keeps them."""
         values = [getattr(self, field.name) for field in fields(self)]
-        return [math.nan if value is None else float(value) for value in values]
+        return [-1.0 if value is None else float(value) for value in values]
 
     def set_numbers(self, numbers: Sequence[float]) -> None:
         """Take the attributes from what `to_numbers` gave.
@@ -97,7 +96,7 @@ class Choice:
             numbers: Five numbers.
         """
         share, by_events, activity, calls, event_calls = numbers
-        self.break_even = None if math.isnan(share) else share
+        self.break_even = None if share < 0 else share
         self.by_events = bool(by_events)
-        self.activity = None if math.isnan(activity) else activity
+        self.activity = None if activity < 0 else activity
         self.calls, self.event_calls = int(calls), int(event_calls)
