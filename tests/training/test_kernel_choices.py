@@ -25,7 +25,7 @@ RECIPE = tiny.recipe("data.augment=true")
 @pytest.fixture
 def costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is timed: the convolution is faster by events from somewhere within training, the readout always."""
-    monkeypatch.setattr(calibration, "break_even", lambda shape, kind: 1.0 if shape.pixels == 1 else 0.3)
+    monkeypatch.setattr(calibration, "break_even", lambda shape, kind, valued: 1.0 if shape.pixels == 1 else 0.3)
 
 
 def kernels(run: pj.Run) -> KernelsResult:
@@ -60,7 +60,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, monkeypatch: pyte
     undisturbed = traces(pj.fit(RECIPE, tmp_path / "undisturbed"))
     stopped(tmp_path / "stopped", batch)
     # Elsewhere, or today, events would never be faster: what the run had measured decides.
-    monkeypatch.setattr(calibration, "break_even", lambda shape, kind: 0.0)
+    monkeypatch.setattr(calibration, "break_even", lambda shape, kind, valued: 0.0)
     resumed = pj.fit(RECIPE, tmp_path / "stopped")
     assert traces(resumed) == undisturbed
     assert by_events(resumed)["out"] == 3 * BATCHES

@@ -10,4 +10,4 @@ from picojoule.kernels.event_driven import calibration
 @pytest.fixture
 def known_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is timed: events are faster up to 40 % active inputs, everywhere."""
-    monkeypatch.setattr(calibration, "break_even", lambda shape, kind: 0.4)
+    monkeypatch.setattr(calibration, "break_even", lambda shape, kind, valued: 0.4)

@@ -19,7 +19,7 @@ def told(choice: Choice, active: int) -> bool:
     x[:active] = 1
     taken = choice.take_call(x, SHAPE)
     if taken:
-        choice.decide(active / 100, x.dtype, SHAPE)
+        choice.decide(active / 100, x, SHAPE)
     return taken
 
 
@@ -33,7 +33,7 @@ def test_a_choice_with_hysteresis() -> None:
 
 
 def test_a_layer_without_silence_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "break_even", lambda shape, kind: 1 / 0)
+    monkeypatch.setattr(calibration, "break_even", lambda shape, kind, valued: 1 / 0)
     choice = Choice()
     assert not told(choice, 100)
     assert choice.break_even is None
@@ -49,3 +49,11 @@ def test_the_same_again_from_the_same_numbers() -> None:
     assert [told(again, active) for active in history[20:]] == [told(first, active) for active in history[20:]]
     again.set_numbers(Choice().to_numbers())
     assert again == Choice()
+
+
+def test_pooled_spikes_and_sums_are_measured_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(calibration, "break_even", lambda shape, kind, valued: asked.append(valued) or 0.4)
+    for values in ([0, 1, 0, 1], [0, 2.5, 2.5, 0], [0, 0, 0, 0], [0, 1, 2, 0], [0, -1, 0, 0, 1]):
+        Choice().take_call(torch.tensor(values), SHAPE)
+    assert asked == [False, False, False, True, True]

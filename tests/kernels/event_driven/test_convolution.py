@@ -17,6 +17,7 @@ from picojoule.kernels.event_driven import geometry
 from picojoule.kernels.event_driven.active_inputs import active_inputs, dense_inputs
 from picojoule.kernels.event_driven.convolution import event_convolution
 from picojoule.kernels.event_driven.geometry import Geometry
+from picojoule.kernels.event_driven.measurement import MOST
 from picojoule.kernels.thread_count import threads
 
 CHANNELS = st.one_of(st.integers(1, 20), st.sampled_from((31, 32, 33, 63, 64, 65, 70, 128, 130)))
@@ -52,7 +53,10 @@ class Case:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     pair = st.tuples(st.integers(1, 3), st.integers(1, 3))
-    kernel, dilation, padding = draw(pair), draw(pair), draw(st.tuples(st.integers(0, 2), st.integers(0, 3)))
+    kernel, dilation, kind = draw(pair), draw(pair), draw(st.sampled_from(tuple(KINDS)))
+    # PyTorch 2.13's own bfloat16 convolution crashes where outputs see nothing but padding.
+    most = [d * (k - 1) if kind == "bfloat16" else 3 for k, d in zip(kernel, dilation, strict=True)]
+    padding = draw(st.tuples(st.integers(0, min(most[0], 2)), st.integers(0, min(most[1], 3))))
     least = [max(d * (k - 1) + 1 - 2 * p, 1) for k, d, p in zip(kernel, dilation, padding, strict=True)]
     height, width = (draw(st.integers(size, size + 4)) for size in least)
     shape = Geometry(
@@ -70,7 +74,7 @@ def cases(draw: st.DrawFn) -> Case:
         shape,
         draw(st.sampled_from((0.0, 0.02, 0.1, 0.5, 1.0))),
         draw(st.sampled_from(("ones", "scaled", "counts"))),
-        draw(st.sampled_from(tuple(KINDS))),
+        kind,
         draw(st.booleans()),
         draw(st.booleans()),
         draw(st.integers(0, 1 << 30)),
@@ -101,15 +105,37 @@ def distance(a: Tensor, exact: Tensor) -> float:
     return float((a.double() - exact).norm())
 
 
+def sums_of_magnitudes(case: Case) -> Results:
+    """What each result would be if nothing cancelled out: its roundings are a share of that."""
+    x, weight, bias, grad = (None if t is None else t.double().abs() for t in case.tensors())
+    assert x is not None
+    assert weight is not None
+    s = case.shape
+    leaves = [t.requires_grad_() for t in (x, weight, bias) if t is not None]
+    y = torch.conv2d(x, weight, bias, s.stride, s.padding, s.dilation, s.groups)
+    return y.detach(), *torch.autograd.grad(y, leaves, grad)
+
+
 @settings(max_examples=150, deadline=None)
 @given(cases())
 def test_no_further_from_the_exact_result_than_twice_the_dense_layer(case: Case) -> None:
     ours, theirs, exact = by_events(case), dense(case, KINDS[case.kind]), dense(case, torch.float64)
-    for name, mine, other, true in zip(("y", "x", "weight", "bias"), ours, theirs, exact, strict=False):
+    sizes = sums_of_magnitudes(case)
+    for name, mine, other, true, size in zip(("y", "x", "weight", "bias"), ours, theirs, exact, sizes, strict=False):
         assert mine.shape == true.shape
-        # A dense result may be exact by chance where ours is off by a rounding.
-        rounding = torch.finfo(mine.dtype).eps * float(true.norm())
-        assert distance(mine, true) <= 2 * distance(other, true) + rounding, name
+        # Of few numbers, dense ones may be exact by chance where ours are off by some roundings.
+        chance = torch.finfo(mine.dtype).eps * float(size.norm())
+        assert distance(mine, true) <= 2 * distance(other, true) + chance, name
+
+
+@pytest.mark.parametrize("activity", [0.02, 0.12, MOST])
+@pytest.mark.parametrize("values", ["ones", "scaled", "counts"])
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+def test_with_many_numbers_chance_has_no_part(kind: str, values: str, activity: float) -> None:
+    case = Case(Geometry(8, 2, 70, 100, (9, 8), (3, 2), (1, 1), (1, 0)), activity, values, kind, True, True, seed=6)
+    ours, theirs, exact = by_events(case), dense(case, KINDS[case.kind]), dense(case, torch.float64)
+    for name, mine, other, true in zip(("y", "x", "weight"), ours, theirs, exact, strict=False):
+        assert distance(mine, true) <= 2 * distance(other, true), name
 
 
 CASE = Case(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import os
 import platform
 import re
@@ -36,26 +35,27 @@ _FEWEST_IMAGES = 16
 _KINDS = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 
-def break_even(shape: Geometry, kind: torch.dtype) -> float:
+def break_even(shape: Geometry, kind: torch.dtype, *, valued: bool = False) -> float:
     """Return the share of active inputs up to which output and weight gradient are faster by events.
 
     Args:
         shape: The shape of the layer.
         kind: float32 or bfloat16.
+        valued: Whether the active inputs have different values, as pooled spikes and residual sums have.
 
     Returns:
-        One of 1, 1/√2, 1/2, …, or 0 for a layer that is never faster.
+        One of 1/2, 1/√8, 1/4, …, or 0 for a layer that is never faster.
     """
     if shape.products() < _FEW_PRODUCTS:
         return 0.0
-    conditions = _conditions(_measured_part(shape), kind)
+    conditions = _conditions(_measured_part(shape), kind, valued)
     if conditions not in _known:
         _known[conditions] = _from_disk(conditions)
     found = _known[conditions]
     if found is None:
         from picojoule.kernels.event_driven.measurement import measured_break_even  # which brings the compiler
 
-        found = _known[conditions] = on_the_grid(measured_break_even(_measured_part(shape), kind))
+        found = _known[conditions] = measured_break_even(_measured_part(shape), kind, valued=valued)
         _to_disk(conditions, found)
     return found
 
@@ -69,29 +69,13 @@ def _measured_part(shape: Geometry) -> Geometry:
     return replace(shape, images=min(shape.images, max(wanted, _FEWEST_IMAGES)))
 
 
-def on_the_grid(activity: float) -> float:
-    """Round a share down to 1, 1/√2, 1/2, …, so that the noise of a measurement seldom shows.
-
-    Args:
-        activity: The share, from 0 up.
-
-    Returns:
-        The share on the grid; 0 below a thousandth.
-
-    >>> on_the_grid(0.3), on_the_grid(7.0), on_the_grid(0.0004)
-    (0.25, 1.0, 0.0)
-    """
-    if activity < 1e-3:
-        return 0.0
-    return float(2 ** (math.floor(2 * math.log2(min(activity, 1.0))) / 2))
-
-
 # --- On disk ---------------------------------------------------------------------------------------------------------
 
 
-def _conditions(shape: Geometry, kind: torch.dtype) -> str:
+def _conditions(shape: Geometry, kind: torch.dtype, valued: bool) -> str:
     """Write down everything that the times depend on, as JSON."""
-    content = {"shape": asdict(shape), "kind": _KINDS[kind], "threads": torch.get_num_threads(), **_machine()}
+    layer = {"shape": asdict(shape), "kind": _KINDS[kind], "valued": valued}
+    content = {**layer, "threads": torch.get_num_threads(), **_machine()}
     return json.dumps(content, sort_keys=True)
 
 

@@ -39,7 +39,7 @@ class Choice:
 
     >>> choice = Choice(break_even=0.25)
     >>> shape = Geometry(1, 1, 8, 8, (1, 1), (1, 1))
-    >>> choice.decide(0.1, torch.float32, shape)
+    >>> choice.decide(0.1, torch.zeros(1, 8, 1, 1), shape)
     >>> choice.by_events
     True
     """
@@ -61,24 +61,24 @@ class Choice:
             Whether the call is to be made by events.
         """
         if not self.by_events and self.calls % LOOK_EVERY == 0:
-            self.decide(int(torch.count_nonzero(x.detach())) / max(x.numel(), 1), x.dtype, shape)
+            self.decide(int(torch.count_nonzero(x.detach())) / max(x.numel(), 1), x, shape)
         self.calls += 1
         self.event_calls += self.by_events
         return self.by_events
 
-    def decide(self, activity: float, kind: torch.dtype, shape: Geometry) -> None:
+    def decide(self, activity: float, x: Tensor, shape: Geometry) -> None:
         """Note how active the inputs are, and choose for the next call.
 
         Args:
             activity: The share of active inputs.
-            kind: Their dtype.
+            x: The layer's inputs.
             shape: The shape of the layer.
         """
         self.activity = activity
         if self.break_even is None:
             if activity > _NO_SPIKES:  # nobody waits for a measurement that decides nothing
                 return
-            self.break_even = calibration.break_even(shape, kind)
+            self.break_even = calibration.break_even(shape, x.dtype, valued=_have_different_values(x.detach()))
         if self.by_events:
             self.by_events = activity * _CLEARLY <= self.break_even
         else:
@@ -100,3 +100,8 @@ class Choice:
         self.by_events = bool(by_events)
         self.activity = None if activity < 0 else activity
         self.calls, self.event_calls = int(calls), int(event_calls)
+
+
+def _have_different_values(x: Tensor) -> bool:
+    """Return whether the active inputs are not all the same number."""
+    return bool(((x != 0) & (x != x.max())).any())

@@ -164,7 +164,7 @@ class EventDriven(nn.Module):
         kernels = _kernels.result()
         assert kernels is not None  # or no call would have come here
         y, active = kernels.event_convolution(x, weight, bias, shape)
-        self.event_choice.decide(active / max(x.numel(), 1), x.dtype, shape)
+        self.event_choice.decide(active / max(x.numel(), 1), x, shape)
         output: Tensor = y
         return output
 
