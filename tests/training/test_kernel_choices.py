@@ -19,7 +19,7 @@ from picojoule.training import kernel_choices
 from picojoule.training.fit import Interrupted
 from tiny import BATCHES, Watcher, signal_to_self, traces
 
-RECIPE = tiny.recipe("data.augment=true")
+RECIPE = tiny.recipe("data.augment=true", "training.kernels=auto")
 
 
 @pytest.fixture
@@ -101,9 +101,16 @@ def test_the_figures_are_those_of_the_dense_run(tmp_path: Path) -> None:
 
 
 def test_the_name_of_a_run_does_not_depend_on_the_new_key() -> None:
-    assert RECIPE.training.kernels is None
-    assert "kernels" not in RECIPE.to_toml()
-    assert RECIPE.override("training.kernels=dense").name != RECIPE.name
+    recipe = tiny.recipe()
+    assert recipe.training.kernels is None
+    assert "kernels" not in recipe.to_toml()
+    assert recipe.override("training.kernels=dense").name != recipe.name
+
+
+def test_without_the_key_a_run_has_the_bits_of_dense_layers(tmp_path: Path) -> None:
+    silent, said = (pj.fit(tiny.recipe(*how), tmp_path) for how in ((), ("training.kernels=dense",)))
+    assert kernels(silent).mode == kernels(said).mode == "dense"
+    assert all(torch.equal(tensor, said.weights[name]) for name, tensor in silent.weights.items())
 
 
 def test_choices_of_another_network_are_refused() -> None:

@@ -207,7 +207,7 @@ class TrainingSection(Section):
     start_from: RunName | None = None
     """A finished run in the same folder, whose weights are the first ones of this run."""
     kernels: Literal["auto", "dense"] | None = None
-    """On a CPU, whether layers may skip silent inputs where that is faster ("auto"); None is "auto"."""
+    """On a CPU, whether layers may skip silent inputs where that is measured to be faster ("auto"); None is "dense"."""
 
 
 class Content(Section):

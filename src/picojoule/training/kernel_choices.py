@@ -28,7 +28,7 @@ def use_kernels(model: nn.Module, recipe: Recipe, device: torch.device) -> None:
         recipe: What is trained.
         device: What it is trained on.
     """
-    if recipe.training.kernels != "dense" and device.type == "cpu":
+    if recipe.training.kernels == "auto" and device.type == "cpu":
         sparse(model)
 
 

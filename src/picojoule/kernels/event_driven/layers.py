@@ -6,7 +6,7 @@ devices, `torch.compile`, transforms such as vmap, activation checkpointing, ten
 Numba is not installed.
 
 What it gains: time, at most the two thirds of a layer that are output and weight gradient, by `benchmarks/training.py`;
-and memory, since bits are kept in the place of inputs. Results differ in the order of sums, which is the last digits.
+and memory, since bits are kept in the place of inputs. Results differ in the order of sums.
 PICOJOULE_SPARSE=0 leaves every layer dense.
 """
 
