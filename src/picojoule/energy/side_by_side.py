@@ -81,6 +81,9 @@ class Bill(Protocol):
         """Say how often a synapse is used, beside published bounds."""
 
 
+_RATIO = "times the dense ReLU twin"
+
+
 class EnergyColumn(Column):
     """A column in which what is not priced is a dash."""
 
@@ -153,7 +156,7 @@ def one_sheet(report: Bill) -> Sheet:
     ]
     rows.append(("spikes", report.neurons, report.rate_mean, report.synops, report.joules))
     rows += [(title, None, None, None, values[0]) for title, values in _apart([report])]
-    rows.append(("total / dense ReLU twin", None, None, None, _ratio(report)))
+    rows.append((_RATIO, None, None, None, _ratio(report, columns[-1])))
     return Sheet(columns, tuple(rows), _title(report))
 
 
@@ -164,7 +167,7 @@ def _sheet(reports: Sequence[Bill]) -> Sheet:
         rows.append((entry.layer.title, *(report.layers[number].joules for report in reports)))
     rows.append(("spikes", *(report.joules for report in reports)))
     rows += [(title, *values) for title, values in _apart(reports)]
-    rows.append(("total / dense ReLU twin", *(_ratio(report) for report in reports)))
+    rows.append((_RATIO, *(_ratio(report, column) for report, column in zip(reports, columns[1:], strict=True))))
     return Sheet(columns, tuple(rows), _title(reports[0]))
 
 
@@ -173,14 +176,14 @@ def _apart(reports: Sequence[Bill]) -> list[tuple[str, list[float | None]]]:
     return [
         ("encoder", [report.encoder_joules for report in reports]),
         ("neuron updates", [report.update_joules for report in reports]),
-        ("total", [report.total_joules for report in reports]),
+        ("all together", [report.total_joules for report in reports]),
         ("dense ReLU twin", [report.ann_joules for report in reports]),
     ]
 
 
-def _ratio(report: Bill) -> Cell:
-    ratio = report.ann_ratio
-    return None if ratio is None else f"{ratio:.3f}"  # no energy: the column's unit does not hold for it
+def _ratio(report: Bill, column: Column) -> Cell:
+    """Return the ratio to the twin as a number that the column's unit leaves as it is."""
+    return None if report.ann_ratio is None else report.ann_ratio / column.scale
 
 
 def _title(report: Bill) -> str:
