@@ -171,6 +171,8 @@ def test_what_is_larger_than_memory_is_streamed_and_gives_the_same_batches(
     for (name, given), kept in zip(sources, whole, strict=True):
         data = load(name, given=given, pad=1)
         assert data.streamed
+        assert data.of_bytes
+        assert data.train.images.dtype == data.train.images[:1].dtype
         assert not kept.streamed
         assert "larger than memory" in str(data)
         assert (data.content, data.normalization, data.shape) == (kept.content, kept.normalization, kept.shape)

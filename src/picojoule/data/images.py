@@ -92,6 +92,11 @@ class Data:
         """Whether the samples are read batch by batch, because they are larger than memory."""
         return any(isinstance(part.images, Streamed) for part in (self.train, self.validation, self.test))
 
+    @property
+    def of_bytes(self) -> bool:
+        """Whether the samples are stored as uint8, pixels of 255; all else is float32 and taken as it is."""
+        return self.train.images.dtype == torch.uint8
+
     def to(self, device: torch.device | str) -> Data:
         """Copy the data to a device."""
         train, validation, test = (part.to(device) for part in (self.train, self.validation, self.test))

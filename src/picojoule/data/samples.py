@@ -124,6 +124,11 @@ class Streamed:
         return (len(self.positions), *padded_shape(self.samples.shape, self.pad))
 
     @property
+    def dtype(self) -> torch.dtype:
+        """That of the batches: uint8 or float32."""
+        return torch.uint8 if self.samples.dtype == np.uint8 else torch.float32
+
+    @property
     def device(self) -> torch.device:
         """The processor's memory, into which batches are read."""
         return torch.device("cpu")
