@@ -144,6 +144,31 @@ def test_a_folder_has_parts_colours_and_one_size(tmp_path: Path) -> None:
     assert load(f"folder:{tmp_path}", size=16).shape == (3, 16, 16)
 
 
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        (("train", "val", "valid"), "val and .*valid are both the validation part"),
+        (("Train", "train"), "Train and .*train are both the train part"),
+        (("train", "tset"), "tset is neither train, validation nor test"),
+        (("test", "val"), "has .*test but no train folder"),
+    ],
+)
+def test_a_folder_beside_the_parts_is_named(tmp_path: Path, parts: tuple[str, ...], said: str) -> None:
+    for part in parts:
+        pictures(tmp_path / part, 6)
+    if len(list(tmp_path.iterdir())) < len(parts):
+        pytest.skip("the file system does not tell Train from train")
+    with pytest.raises(PicojouleError, match=said):
+        load(f"folder:{tmp_path}")
+
+
+def test_an_empty_folder_of_a_class_is_named(tmp_path: Path) -> None:
+    pictures(tmp_path)
+    (tmp_path / "b2").mkdir()
+    with pytest.raises(PicojouleError, match="b2 holds no picture: put"):
+        load(f"folder:{tmp_path}")
+
+
 class Counted(Dataset[Any]):
     def __init__(self, count: int = 60) -> None:
         self.x, self.y = arrays(count)
@@ -206,6 +231,17 @@ def test_nothing_in_a_file_runs(tmp_path: Path) -> None:
         load(str(tmp_path / "mine.npz"))
 
 
+def test_the_parts_of_a_file_may_be_spelt_as_those_of_a_folder(tmp_path: Path) -> None:
+    (x, y), (v, w) = arrays(30), arrays(9, seed=1)
+    whole = load(str(npz(tmp_path / "a.npz", x_train=x, y_train=y, x_validation=v, y_validation=w)))
+    for spelling in ("val", "valid"):
+        parts = {f"x_{spelling}": v, f"y_{spelling}": w}
+        assert load(str(npz(tmp_path / "b.npz", x_training=x, y_training=y, **parts))).content == whole.content
+
+
+TRAIN = {"x_train": np.random.default_rng(0).normal(size=(40, 3)), "y_train": np.arange(40) % 2}
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -224,6 +260,16 @@ def test_nothing_in_a_file_runs(tmp_path: Path) -> None:
             {"x_train": np.zeros((40, 3)), "y_train": np.arange(40) % 2, "x_test": np.zeros((2, 4)), "y_test": [0, 1]},
             "the test samples",
         ),
+        (TRAIN | {"X_test": np.zeros((2, 3)), "y_test": [0, 1]}, "has an array X_test, which is no part"),
+        (TRAIN | {"y_test": [0, 1]}, "has y_test but no x_test"),
+        (TRAIN | {"x_val": np.zeros((2, 3))}, "has no y_validation"),
+        (TRAIN | {"x_val": np.zeros((2, 3)), "x_valid": np.zeros((2, 3))}, "has both x_valid and x_val"),
+        (TRAIN | {"events_train": np.zeros((2, 5), int)}, "has both x_train and events_train"),
+        (TRAIN | {"y_train": np.arange(40) % 2 * 10**12}, r"of class 1 \(labels go up to 1000000000000\)"),
+        (TRAIN | {"y_train": np.arange(40, dtype=np.uint64) % 2 + 2**63}, "go up to 9223372036854775809"),
+        (TRAIN | {"class_names": ["a", "b", "c"]}, "no training sample of class 2"),
+        (TRAIN | {"note": "mine"}, "has an array note"),
+        (TRAIN | {"y_train": 3}, r"int64 of the shape \(\): give one class per sample"),
     ],
 )
 def test_what_is_no_data_set_is_named(tmp_path: Path, content: dict[str, Any], said: str) -> None:

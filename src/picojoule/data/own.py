@@ -176,9 +176,10 @@ def _classes(chosen: _Chosen, parts: Parts) -> int:
     present = np.unique(parts.train.labels[chosen["train"][1]])
     highest = max(int(part.labels[positions].max()) for part, positions in chosen.values())
     classes = len(parts.class_names) or highest + 1
-    missing = sorted(set(range(max(classes, highest + 1))) - set(present.tolist()))
+    lowest = next((number for number, label in enumerate(present.tolist()) if label != number), len(present))
+    missing = lowest < max(classes, highest + 1)
     if missing or highest >= classes or classes < 2:
-        said = f"there is no training sample of class {missing[0]}" if missing else f"there are {classes} classes"
+        said = f"there is no training sample of class {lowest}" if missing else f"there are {classes} classes"
         raise PicojouleError(
             f"{parts.source} cannot be trained on: {said} (labels go up to {highest}): number the classes from 0, with "
             "samples of each, at least two of them"
