@@ -99,6 +99,22 @@ def test_floats_vectors_and_frames_over_time_are_taken_as_they_are(shape: tuple[
     assert values.std().item() == pytest.approx(1, abs=1e-2)
 
 
+@pytest.mark.parametrize("shape", [(9, 9, 4), (9, 9, 2), (9, 9, 3), (8, 100, 1), (5, 9, 9, 3)])
+def test_what_may_be_channels_last_is_refused_with_two_remedies_that_work(shape: tuple[int, ...]) -> None:
+    x, y = arrays(60, shape)
+    with pytest.raises(PicojouleError, match=r"channels last.*moveaxis.*swapaxes"):
+        load("own", given=[(x, y)])
+    last = np.moveaxis(x, -1, -3)
+    side = np.swapaxes(x, -1, -2)
+    assert load("own", given=[(last, y)]).shape == last.shape[1:]
+    assert load("own", given=[(side, y)]).shape == side.shape[1:]
+
+
+@pytest.mark.parametrize("shape", [(8, 3, 3), (8, 1, 100), (3, 9, 3), (1, 9, 1), (4, 2, 9, 4)])
+def test_channels_first_are_taken_as_they_are(shape: tuple[int, ...]) -> None:
+    assert load("own", given=[arrays(60, shape)]).shape == shape
+
+
 def test_frames_of_a_batch_belong_to_their_labels() -> None:
     y = np.arange(60) % CLASSES
     x = np.broadcast_to((10.0 * np.arange(4) + y[:, None])[:, :, None, None, None], (60, 4, 1, 2, 2)) + 0.0
@@ -297,6 +313,33 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
         load(str(tmp_path / "odd.npz"))
 
 
+def test_a_file_that_cannot_be_what_it_says_is_named(tmp_path: Path) -> None:
+    path = npz(tmp_path / "locked.npz", **TRAIN)
+    content = bytearray(path.read_bytes())
+    for mark, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):  # a local header, and the directory
+        content[content.index(mark) + flags] |= 1
+    path.write_bytes(content)
+    with pytest.raises(PicojouleError, match=r"x_train in .*locked\.npz is encrypted"):
+        load(str(path))
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": (10**12, 9)})
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
+        archive.writestr("x_train.npy", stream.getvalue())
+        with archive.open("y_train.npy", "w") as labels:
+            np.save(labels, np.array([0]))
+    with pytest.raises(
+        PicojouleError, match=r"x_train in .*huge\.npz is not an array .*its shape \(1000000000000, 9\)"
+    ):
+        load(str(tmp_path / "huge.npz"))
+    events = {"events_train": np.zeros((40, 5), int), "y_train": np.arange(40) % 2, "frames": 2}
+    with pytest.raises(PicojouleError, match="more than fits into memory: take fewer frames"):
+        load(str(npz(tmp_path / "e.npz", **events, height=10**9, width=10**9)))
+    with pytest.raises(PicojouleError, match="give one class per sample"):
+        load(str(npz(tmp_path / "e.npz", **(events | {"y_train": 1}), height=4, width=4)))
+    with pytest.raises(PicojouleError, match=r"~nobody-of-that-name/x\.npz cannot be found .* write the path in full"):
+        load("~nobody-of-that-name/x.npz")
+
+
 def test_a_broken_picture_is_named(tmp_path: Path) -> None:
     pictures(tmp_path)
     (tmp_path / "a" / "note.txt").write_text("text")
@@ -325,9 +368,24 @@ class Failing(Counted):
         return super().__getitem__(index)
 
 
+class Ragged(Counted):
+    def __getitem__(self, index: int) -> Any:
+        return [[1.0], [1.0, 2.0]], 0
+
+
+class Endless(Counted):
+    def __len__(self) -> int:
+        raise NotImplementedError("nobody knows")
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        ([Ragged()], "sample 0 of the train part .* has list which is no array of numbers"),
+        ([Endless()], r"the length of the train part .* cannot be told \(NotImplementedError: nobody knows\)"),
+        ([(torch.eye(40).to_sparse(), torch.arange(40) % 2)], "sparse_coo, which is no array of numbers"),
+        ([(torch.eye(40).to(torch.float8_e4m3fn), torch.arange(40) % 2)], "float8_e4m3fn, .* give dense tensors"),
+        ([(np.full((40, 3), 1e300), np.arange(40) % 2)], "infinite or NaN in float32"),
         ([Random()], "gives another sample 0 each time"),
         ([Failing()], r"sample 5 of the train part .* cannot be read \(OSError: the disk is gone\)"),
         ([None, Counted()], "has no training part"),

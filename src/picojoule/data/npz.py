@@ -15,12 +15,13 @@ refused. A file that is larger than memory is mapped, for which its arrays must 
 
 from __future__ import annotations
 
+import math
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,8 @@ from picojoule.errors import PicojouleError
 from picojoule.io import files
 
 _LOCAL_HEADER = struct.Struct("<26xHH")
+_ENCRYPTED = 1
+"""The bit of a zip file's flags."""
 _COLUMNS = 5
 _KINDS = ("x", "events", "y")
 _OTHERS = ("frames", "height", "width", "class_names")
@@ -82,8 +85,12 @@ class _Arrays:
     def __getitem__(self, name: str) -> NDArray[Any]:
         info = self._members[name]
         try:
+            if info.flag_bits & _ENCRYPTED:
+                raise PicojouleError(f"{name} in {self._path} is encrypted: save it anew with numpy.savez")
             if self._mapped and info.file_size > (1 << 20):
                 return self._map(name, info)
+            with self._archive.open(info) as stream:
+                _read_header(stream, info.file_size)
             with self._archive.open(info) as stream:
                 array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
                 return array
@@ -103,11 +110,7 @@ class _Arrays:
         with files.opened(self._path) as stream:
             stream.seek(info.header_offset)
             stream.seek(sum(_LOCAL_HEADER.unpack(stream.read(_LOCAL_HEADER.size))), 1)
-            version = np.lib.format.read_magic(stream)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = read(stream)
-            if dtype.hasobject:
-                raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
+            shape, fortran, dtype = _read_header(stream, info.file_size)
             begin = stream.tell()
         return np.memmap(self._path, dtype, "r", begin, shape, "F" if fortran else "C")
 
@@ -121,6 +124,22 @@ class _Arrays:
         if name not in self or self[name].shape != () or self[name].dtype.kind not in "iu" or self[name] < 1:
             raise PicojouleError(f"events in {self._path} need {name}, a whole number from 1 up: save it beside them")
         return int(self[name])
+
+
+def _read_header(stream: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read shape, order and type of an array of that many bytes, header included, and leave its data to be read.
+
+    A shape that is larger than the file is refused here, before memory is asked for.
+    """
+    begin = stream.tell()
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(stream)
+    if dtype.hasobject:
+        raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
+    if math.prod(shape) * dtype.itemsize != size - (stream.tell() - begin):
+        raise ValueError(f"its shape {shape} is not that of its {size:,} bytes")
+    return shape, fortran, dtype
 
 
 def _parts(arrays: _Arrays, path: Path) -> Parts:
@@ -180,6 +199,12 @@ def _binned(events: NDArray[Any], samples: int, sizes: tuple[int, ...], where: s
         raise PicojouleError(
             f"{where} is {events.dtype} of the shape {events.shape}: give integers [E, 5], which are sample, time, x, "
             "y and polarity"
+        )
+    needed = samples * frames * 2 * height * width * np.dtype(np.float32).itemsize
+    if needed > room():
+        raise PicojouleError(
+            f"{where} would be {needed:,} bytes as {frames:,} frames of {height:,}×{width:,}, which is more than fits "
+            "into memory: take fewer frames, or a smaller height and width"
         )
     sample, time, x, y, polarity = np.asarray(events, dtype=np.int64).T
     for name, values, end in (

@@ -135,7 +135,10 @@ def _read(name: str, root: str | os.PathLike[str] | None, size: int | None, give
 
 def _found(text: str, root: str | os.PathLike[str] | None) -> Path:
     """Look for a path in the current folder, then in the cache folder."""
-    path = Path(text).expanduser()
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError as fault:  # there is no such user
+        raise PicojouleError(f"{text} cannot be found ({fault}): write the path in full") from None
     elsewhere = cache_root(root) / path
     return elsewhere if not path.exists() and elsewhere.exists() else path
 
@@ -209,7 +212,9 @@ class _Loaded:
         pieces = []
         for piece in chunks(samples, positions):
             if not np.isfinite(piece).all():
-                raise PicojouleError(f"a {part} sample of {name!r} has values that are infinite or NaN: mend the data")
+                raise PicojouleError(
+                    f"a {part} sample of {name!r} has values that are infinite or NaN in float32: mend them"
+                )
             digest.update(np.ascontiguousarray(piece).data)
             if part == "train":
                 self.moments.add(piece)
