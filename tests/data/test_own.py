@@ -16,6 +16,7 @@ from torch.utils.data import Dataset, TensorDataset
 from picojoule.data import Data, load, samples
 from picojoule.data.batches import Batches
 from picojoule.errors import PicojouleError
+from picojoule.recipe.sections import DataSection
 
 CLASSES = 3
 
@@ -76,6 +77,18 @@ def test_limits_and_padding_are_no_part_of_the_content(tmp_path: Path) -> None:
     assert (few.shape, few.sample_shape) == ((1, 12, 12), (1, 8, 8))
     with pytest.raises(PicojouleError, match="limit_test = 40 is not possible"):
         load("own", given=[(x, y)], limit_test=40)
+
+
+def test_a_constant_channel_is_refused_only_where_it_is_normalised() -> None:
+    x, y = arrays(60, (2, 8, 8))
+    x[:, 1] = 7
+    for values in (x, x / 255):
+        with pytest.raises(PicojouleError, match=r"channel 1 .* is constant.* or take data\.normalize = false"):
+            load("own", given=[(values, y)])
+        data = load("own", given=[(values, y)], normalize=False)
+        assert (data.normalization.mean, data.normalization.std) == ((0, 0), (1, 1))
+        section = DataSection.model_validate({"name": "own", "normalize": False})
+        assert section.load(given=[(values, y)]).content == data.content
 
 
 def test_parts_that_are_given_are_kept(tmp_path: Path) -> None:
@@ -373,6 +386,12 @@ class Ragged(Counted):
         return [[1.0], [1.0, 2.0]], 0
 
 
+class Mixed(Counted):
+    def __getitem__(self, index: int) -> Any:
+        image, label = super().__getitem__(index)
+        return image / 255 if index == 7 else image, label
+
+
 class Endless(Counted):
     def __len__(self) -> int:
         raise NotImplementedError("nobody knows")
@@ -382,6 +401,7 @@ class Endless(Counted):
     ("given", "said"),
     [
         ([Ragged()], "sample 0 of the train part .* has list which is no array of numbers"),
+        ([Mixed()], "sample 7 of the train part .* is float32 and the first one uint8"),
         ([Endless()], r"the length of the train part .* cannot be told \(NotImplementedError: nobody knows\)"),
         ([(torch.eye(40).to_sparse(), torch.arange(40) % 2)], "sparse_coo, which is no array of numbers"),
         ([(torch.eye(40).to(torch.float8_e4m3fn), torch.arange(40) % 2)], "float8_e4m3fn, .* give dense tensors"),

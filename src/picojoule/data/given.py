@@ -152,6 +152,11 @@ class DatasetSamples:
                     f"sample {position} of {self.where} has the shape {sample.shape} and the first one {self.shape}: "
                     "bring all to one shape"
                 )
+            if (sample.dtype == np.uint8) is not (self.dtype == np.uint8):
+                raise PicojouleError(
+                    f"sample {position} of {self.where} is {sample.dtype} and the first one {self.dtype}: give all as "
+                    "uint8, or none of them"
+                )
         return stored(np.stack(taken), self.dtype) if taken else np.zeros((0, *self.shape), self.dtype)
 
 
@@ -179,7 +184,7 @@ def _read_items(dataset: Any, where: str) -> Part:
     for position in range(count):
         sample, label = _item(dataset, position, where)
         labels.append(label)
-        if sample.shape != like.shape:
+        if sample.shape != like.shape or (sample.dtype == np.uint8) is not (like.dtype == np.uint8):
             samples.take(np.array([position]))  # says so
         if fits:
             kept.append(stored(sample, like.dtype))

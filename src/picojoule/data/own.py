@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from picojoule.data.cache import cache_root
 from picojoule.data.given import Given, read_factory, read_given
-from picojoule.data.images import Data, Images, Moments
+from picojoule.data.images import Data, Images, Moments, identity
 from picojoule.data.npz import read_npz
 from picojoule.data.parts import PARTS, Part, Parts
 from picojoule.data.samples import Samples, Streamed, chunks, padded, room
@@ -67,6 +67,7 @@ def load_own(
     root: str | os.PathLike[str] | None = None,
     size: int | None = None,
     given: Given | None = None,
+    normalize: bool = True,
 ) -> Data:
     """Load data of the user's own.
 
@@ -78,6 +79,7 @@ def load_own(
         root: The cache folder.
         size: Rows and columns to which pictures of a folder are scaled.
         given: The parts, for the name "own".
+        normalize: Whether the values are going to be normalised; False leaves them as they are, constant or not.
 
     Returns:
         The data, with the digest of their content.
@@ -107,7 +109,7 @@ def load_own(
         train=images["train"],
         validation=images["validation"],
         test=images["test"],
-        normalization=loaded.moments.normalization(),
+        normalization=loaded.moments.normalization() if normalize else identity(loaded.moments.channels),
         class_names=parts.class_names,
         content=loaded.content,
         pad=border,

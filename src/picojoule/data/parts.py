@@ -82,12 +82,12 @@ def checked_labels(labels: Any, where: str) -> NDArray[np.int64]:
     >>> checked_labels([0, 1], "here")
     array([0, 1])
     """
-    labels = np.asarray(labels)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or (len(labels) and labels.min() < 0):
+    found: NDArray[Any] = np.asarray(labels)
+    if found.ndim != 1 or found.dtype.kind not in "iu" or (len(found) and found.min() < 0):
         raise PicojouleError(
-            f"the labels of {where} are {labels.dtype} of the shape {labels.shape}: give one class per sample, a whole "
+            f"the labels of {where} are {found.dtype} of the shape {found.shape}: give one class per sample, a whole "
             "number from 0 up"
         )
-    if len(labels) and int(labels.max()) > _HIGHEST:
-        raise PicojouleError(f"the labels of {where} go up to {labels.max()}: number the classes from 0, one by one")
-    return labels.astype(np.int64)
+    if len(found) and int(found.max()) > _HIGHEST:
+        raise PicojouleError(f"the labels of {where} go up to {found.max()}: number the classes from 0, one by one")
+    return found.astype(np.int64)
