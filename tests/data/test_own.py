@@ -16,6 +16,7 @@ from torch.utils.data import Dataset, TensorDataset
 from picojoule.data import Data, load, samples
 from picojoule.data.batches import Batches
 from picojoule.errors import PicojouleError
+from picojoule.recipe.sections import DataSection
 
 CLASSES = 3
 
@@ -78,6 +79,18 @@ def test_limits_and_padding_are_no_part_of_the_content(tmp_path: Path) -> None:
         load("own", given=[(x, y)], limit_test=40)
 
 
+def test_a_constant_channel_is_refused_only_where_it_is_normalised() -> None:
+    x, y = arrays(60, (2, 8, 8))
+    x[:, 1] = 7
+    for values in (x, x / 255):
+        with pytest.raises(PicojouleError, match=r"channel 1 .* is constant.* or take data\.normalize = false"):
+            load("own", given=[(values, y)])
+        data = load("own", given=[(values, y)], normalize=False)
+        assert (data.normalization.mean, data.normalization.std) == ((0, 0), (1, 1))
+        section = DataSection.model_validate({"name": "own", "normalize": False})
+        assert section.load(given=[(values, y)]).content == data.content
+
+
 def test_parts_that_are_given_are_kept(tmp_path: Path) -> None:
     (x, y), (v, w), (t, u) = arrays(30), arrays(9, seed=1), arrays(12, seed=2)
     data = load("own", given=((x, y), (v, w), (t, u)))
@@ -97,6 +110,22 @@ def test_floats_vectors_and_frames_over_time_are_taken_as_they_are(shape: tuple[
     assert values.shape == expected
     assert values.mean().item() == pytest.approx(0, abs=1e-4)
     assert values.std().item() == pytest.approx(1, abs=1e-2)
+
+
+@pytest.mark.parametrize("shape", [(9, 9, 4), (9, 9, 2), (9, 9, 3), (8, 100, 1), (5, 9, 9, 3)])
+def test_what_may_be_channels_last_is_refused_with_two_remedies_that_work(shape: tuple[int, ...]) -> None:
+    x, y = arrays(60, shape)
+    with pytest.raises(PicojouleError, match=r"channels last.*moveaxis.*swapaxes"):
+        load("own", given=[(x, y)])
+    last = np.moveaxis(x, -1, -3)
+    side = np.swapaxes(x, -1, -2)
+    assert load("own", given=[(last, y)]).shape == last.shape[1:]
+    assert load("own", given=[(side, y)]).shape == side.shape[1:]
+
+
+@pytest.mark.parametrize("shape", [(8, 3, 3), (8, 1, 100), (3, 9, 3), (1, 9, 1), (4, 2, 9, 4)])
+def test_channels_first_are_taken_as_they_are(shape: tuple[int, ...]) -> None:
+    assert load("own", given=[arrays(60, shape)]).shape == shape
 
 
 def test_frames_of_a_batch_belong_to_their_labels() -> None:
@@ -144,6 +173,31 @@ def test_a_folder_has_parts_colours_and_one_size(tmp_path: Path) -> None:
     assert load(f"folder:{tmp_path}", size=16).shape == (3, 16, 16)
 
 
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        (("train", "val", "valid"), "val and .*valid are both the validation part"),
+        (("Train", "train"), "Train and .*train are both the train part"),
+        (("train", "tset"), "tset is neither train, validation nor test"),
+        (("test", "val"), "has .*test but no train folder"),
+    ],
+)
+def test_a_folder_beside_the_parts_is_named(tmp_path: Path, parts: tuple[str, ...], said: str) -> None:
+    for part in parts:
+        pictures(tmp_path / part, 6)
+    if len(list(tmp_path.iterdir())) < len(parts):
+        pytest.skip("the file system does not tell Train from train")
+    with pytest.raises(PicojouleError, match=said):
+        load(f"folder:{tmp_path}")
+
+
+def test_an_empty_folder_of_a_class_is_named(tmp_path: Path) -> None:
+    pictures(tmp_path)
+    (tmp_path / "b2").mkdir()
+    with pytest.raises(PicojouleError, match="b2 holds no picture: put"):
+        load(f"folder:{tmp_path}")
+
+
 class Counted(Dataset[Any]):
     def __init__(self, count: int = 60) -> None:
         self.x, self.y = arrays(count)
@@ -171,6 +225,8 @@ def test_what_is_larger_than_memory_is_streamed_and_gives_the_same_batches(
     for (name, given), kept in zip(sources, whole, strict=True):
         data = load(name, given=given, pad=1)
         assert data.streamed
+        assert data.of_bytes
+        assert data.train.images.dtype == data.train.images[:1].dtype
         assert not kept.streamed
         assert "larger than memory" in str(data)
         assert (data.content, data.normalization, data.shape) == (kept.content, kept.normalization, kept.shape)
@@ -204,6 +260,17 @@ def test_nothing_in_a_file_runs(tmp_path: Path) -> None:
         load(str(tmp_path / "mine.npz"))
 
 
+def test_the_parts_of_a_file_may_be_spelt_as_those_of_a_folder(tmp_path: Path) -> None:
+    (x, y), (v, w) = arrays(30), arrays(9, seed=1)
+    whole = load(str(npz(tmp_path / "a.npz", x_train=x, y_train=y, x_validation=v, y_validation=w)))
+    for spelling in ("val", "valid"):
+        parts = {f"x_{spelling}": v, f"y_{spelling}": w}
+        assert load(str(npz(tmp_path / "b.npz", x_training=x, y_training=y, **parts))).content == whole.content
+
+
+TRAIN = {"x_train": np.random.default_rng(0).normal(size=(40, 3)), "y_train": np.arange(40) % 2}
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -222,6 +289,16 @@ def test_nothing_in_a_file_runs(tmp_path: Path) -> None:
             {"x_train": np.zeros((40, 3)), "y_train": np.arange(40) % 2, "x_test": np.zeros((2, 4)), "y_test": [0, 1]},
             "the test samples",
         ),
+        (TRAIN | {"X_test": np.zeros((2, 3)), "y_test": [0, 1]}, "has an array X_test, which is no part"),
+        (TRAIN | {"y_test": [0, 1]}, "has y_test but no x_test"),
+        (TRAIN | {"x_val": np.zeros((2, 3))}, "has no y_validation"),
+        (TRAIN | {"x_val": np.zeros((2, 3)), "x_valid": np.zeros((2, 3))}, "has both x_valid and x_val"),
+        (TRAIN | {"events_train": np.zeros((2, 5), int)}, "has both x_train and events_train"),
+        (TRAIN | {"y_train": np.arange(40) % 2 * 10**12}, r"of class 1 \(labels go up to 1000000000000\)"),
+        (TRAIN | {"y_train": np.arange(40, dtype=np.uint64) % 2 + 2**63}, "go up to 9223372036854775809"),
+        (TRAIN | {"class_names": ["a", "b", "c"]}, "no training sample of class 2"),
+        (TRAIN | {"note": "mine"}, "has an array note"),
+        (TRAIN | {"y_train": 3}, r"int64 of the shape \(\): give one class per sample"),
     ],
 )
 def test_what_is_no_data_set_is_named(tmp_path: Path, content: dict[str, Any], said: str) -> None:
@@ -247,6 +324,33 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
         archive.writestr("y_train.npy", b"no array")
     with pytest.raises(PicojouleError, match=r"_train in .*odd\.npz is not an array"):
         load(str(tmp_path / "odd.npz"))
+
+
+def test_a_file_that_cannot_be_what_it_says_is_named(tmp_path: Path) -> None:
+    path = npz(tmp_path / "locked.npz", **TRAIN)
+    content = bytearray(path.read_bytes())
+    for mark, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):  # a local header, and the directory
+        content[content.index(mark) + flags] |= 1
+    path.write_bytes(content)
+    with pytest.raises(PicojouleError, match=r"x_train in .*locked\.npz is encrypted"):
+        load(str(path))
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": (10**12, 9)})
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
+        archive.writestr("x_train.npy", stream.getvalue())
+        with archive.open("y_train.npy", "w") as labels:
+            np.save(labels, np.array([0]))
+    with pytest.raises(
+        PicojouleError, match=r"x_train in .*huge\.npz is not an array .*its shape \(1000000000000, 9\)"
+    ):
+        load(str(tmp_path / "huge.npz"))
+    events = {"events_train": np.zeros((40, 5), int), "y_train": np.arange(40) % 2, "frames": 2}
+    with pytest.raises(PicojouleError, match="more than fits into memory: take fewer frames"):
+        load(str(npz(tmp_path / "e.npz", **events, height=10**9, width=10**9)))
+    with pytest.raises(PicojouleError, match="give one class per sample"):
+        load(str(npz(tmp_path / "e.npz", **(events | {"y_train": 1}), height=4, width=4)))
+    with pytest.raises(PicojouleError, match=r"~nobody-of-that-name/x\.npz cannot be found .* write the path in full"):
+        load("~nobody-of-that-name/x.npz")
 
 
 def test_a_broken_picture_is_named(tmp_path: Path) -> None:
@@ -277,9 +381,31 @@ class Failing(Counted):
         return super().__getitem__(index)
 
 
+class Ragged(Counted):
+    def __getitem__(self, index: int) -> Any:
+        return [[1.0], [1.0, 2.0]], 0
+
+
+class Mixed(Counted):
+    def __getitem__(self, index: int) -> Any:
+        image, label = super().__getitem__(index)
+        return image / 255 if index == 7 else image, label
+
+
+class Endless(Counted):
+    def __len__(self) -> int:
+        raise NotImplementedError("nobody knows")
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        ([Ragged()], "sample 0 of the train part .* has list which is no array of numbers"),
+        ([Mixed()], "sample 7 of the train part .* is float32 and the first one uint8"),
+        ([Endless()], r"the length of the train part .* cannot be told \(NotImplementedError: nobody knows\)"),
+        ([(torch.eye(40).to_sparse(), torch.arange(40) % 2)], "sparse_coo, which is no array of numbers"),
+        ([(torch.eye(40).to(torch.float8_e4m3fn), torch.arange(40) % 2)], "float8_e4m3fn, .* give dense tensors"),
+        ([(np.full((40, 3), 1e300), np.arange(40) % 2)], "infinite or NaN in float32"),
         ([Random()], "gives another sample 0 each time"),
         ([Failing()], r"sample 5 of the train part .* cannot be read \(OSError: the disk is gone\)"),
         ([None, Counted()], "has no training part"),

@@ -165,6 +165,21 @@ def test_the_content_is_part_of_the_run(here: Path) -> None:
     assert pj.evaluate(second).accuracy == second.result.test.accuracy
 
 
+def test_floats_are_neither_augmented_nor_mixed_with_pictures(here: Path, command: Command) -> None:
+    arrays("file.npz")
+    pictures(here / "photos")
+    with pytest.raises(PicojouleError, match=r"data\.augment = true is for .* of uint8, .*'file\.npz' are floats"):
+        pj.fit(recipe("file.npz", "data.augment=true"), "runs")
+    assert not Path("runs").exists()
+    run = pj.fit(recipe("file.npz"), "runs")
+    status, out, err = command("infer", run.path, "photos/cat/0.png", "--trust")
+    assert (status, out) == (2, "")
+    assert "trained on floats of a scale that is not known: give --split" in err
+    assert len(pj.infer(run, split="test", limit=2).answers) == 2
+    augmented = pj.fit(recipe("folder:photos", "data.augment=true", "training.epochs=1"), "runs")
+    assert len(pj.infer(augmented, ["photos/cat/0.png"]).answers) == 1
+
+
 def test_data_are_given_in_python(here: Path) -> None:
     torch.manual_seed(0)
     y = torch.arange(120) % 2

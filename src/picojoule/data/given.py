@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from picojoule.data.parts import PARTS, Part, Parts, checked_part
-from picojoule.data.samples import ArraySamples, Samples, room
+from picojoule.data.samples import ArraySamples, Samples, room, stored
 from picojoule.data.splits import Indices
 from picojoule.errors import PicojouleError
-from picojoule.io import factories
+from picojoule.io import factories, files
 
 Given: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
 """What a factory of data returns."""
@@ -102,18 +102,25 @@ def _is_map_style(part: object) -> bool:
 
 def _part(part: Any, where: str) -> Part:
     if _is_pair(part):
-        samples, labels = (_as_array(each) for each in part)
+        samples, labels = (_as_array(each, where) for each in part)
         return checked_part(ArraySamples(samples, where), labels, where)
     if _is_map_style(part) and not isinstance(part, np.ndarray):
         return _read_items(part, where)
     raise PicojouleError(f"{where} is {type(part).__name__}: {_FORM}")
 
 
-def _as_array(values: Any) -> NDArray[Any]:
-    if isinstance(values, Tensor):
-        values = values.detach().cpu()
-        values = values.float() if values.dtype == torch.bfloat16 else values
-    array: NDArray[Any] = np.asarray(values)
+def _as_array(values: Any, where: str) -> NDArray[Any]:
+    try:
+        if isinstance(values, Tensor):
+            values = values.detach().cpu()
+            values = values.float() if values.dtype == torch.bfloat16 else values
+        array: NDArray[Any] = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as fault:
+        kind = f"a tensor of {values.dtype}, {values.layout}," if isinstance(values, Tensor) else type(values).__name__
+        raise PicojouleError(
+            f"{where} has {kind} which is no array of numbers ({files.reason(fault)}): give dense tensors or arrays of "
+            "uint8 or float32"
+        ) from None
     return array
 
 
@@ -145,12 +152,23 @@ class DatasetSamples:
                     f"sample {position} of {self.where} has the shape {sample.shape} and the first one {self.shape}: "
                     "bring all to one shape"
                 )
-        return np.stack(taken).astype(self.dtype) if taken else np.zeros((0, *self.shape), self.dtype)
+            if (sample.dtype == np.uint8) is not (self.dtype == np.uint8):
+                raise PicojouleError(
+                    f"sample {position} of {self.where} is {sample.dtype} and the first one {self.dtype}: give all as "
+                    "uint8, or none of them"
+                )
+        return stored(np.stack(taken), self.dtype) if taken else np.zeros((0, *self.shape), self.dtype)
 
 
 def _read_items(dataset: Any, where: str) -> Part:
     """Read a map-style data set once: into memory if it fits, else only its labels."""
-    if not len(dataset):
+    try:
+        count = len(dataset)
+    except Exception as error:  # the user's data set may raise anything
+        raise PicojouleError(
+            f"the length of {where} cannot be told ({type(error).__name__}: {error}): give a data set that has one"
+        ) from error
+    if not count:
         raise PicojouleError(f"{where} is empty: give it at least one sample per class")
     first, _ = _item(dataset, 0, where)
     if not np.array_equal(first, _item(dataset, 0, where)[0]):
@@ -160,16 +178,16 @@ def _read_items(dataset: Any, where: str) -> Part:
         )
     like = ArraySamples(first[None], where)
     samples: Samples = DatasetSamples(dataset, like.shape, like.dtype, where)
-    fits = len(dataset) * int(np.prod(like.shape)) * like.dtype.itemsize <= room()
+    fits = count * int(np.prod(like.shape)) * like.dtype.itemsize <= room()
     kept: list[NDArray[Any]] = []
     labels: list[int] = []
-    for position in range(len(dataset)):
+    for position in range(count):
         sample, label = _item(dataset, position, where)
         labels.append(label)
-        if sample.shape != like.shape:
+        if sample.shape != like.shape or (sample.dtype == np.uint8) is not (like.dtype == np.uint8):
             samples.take(np.array([position]))  # says so
         if fits:
-            kept.append(sample.astype(like.dtype))
+            kept.append(stored(sample, like.dtype))
     if fits:
         samples = ArraySamples(np.stack(kept), where)
     return checked_part(samples, np.array(labels), where)
@@ -185,13 +203,13 @@ def _item(dataset: Any, position: int, where: str) -> tuple[NDArray[Any], int]:
         raise PicojouleError(
             f"sample {position} of {where} cannot be read ({type(error).__name__}: {error}): give items (sample, label)"
         ) from error
-    array = _as_array(sample)
+    array = _as_array(sample, f"sample {position} of {where}")
     if array.dtype.kind not in "biuf" or array.ndim not in (1, 2, 3, 4):
         raise PicojouleError(
             f"sample {position} of {where} is {type(sample).__name__} of {array.dtype} and the shape {array.shape}: "
             "give a tensor or array, [D], [C, H, W] or [T, C, H, W]"
         )
-    number = _as_array(label)
+    number = _as_array(label, f"the label of sample {position} of {where}")
     if number.size != 1 or number.dtype.kind not in "iu":
         raise PicojouleError(f"the label of sample {position} of {where} is {label!r}: give a whole number from 0 up")
     return array[None] if array.ndim == 2 else array, int(number.reshape(()))

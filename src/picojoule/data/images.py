@@ -53,6 +53,21 @@ class Normalization:
         return (pixels - mean) / std
 
 
+def identity(channels: int) -> Normalization:
+    """Return the normalisation that changes nothing.
+
+    Args:
+        channels: How many channels it is for.
+
+    Returns:
+        Mean 0 and deviation 1 for each.
+
+    >>> identity(1)
+    Normalization(mean=(0.0,), std=(1.0,))
+    """
+    return Normalization((0.0,) * channels, (1.0,) * channels)
+
+
 @dataclass(frozen=True, eq=False)
 class Data:
     """A data set in memory: uint8 images in three splits, and their normalisation. `print` shows a short summary.
@@ -91,6 +106,11 @@ class Data:
     def streamed(self) -> bool:
         """Whether the samples are read batch by batch, because they are larger than memory."""
         return any(isinstance(part.images, Streamed) for part in (self.train, self.validation, self.test))
+
+    @property
+    def of_bytes(self) -> bool:
+        """Whether the samples are stored as uint8, pixels of 255; all else is float32 and taken as it is."""
+        return self.train.images.dtype == torch.uint8
 
     def to(self, device: torch.device | str) -> Data:
         """Copy the data to a device."""
@@ -135,6 +155,12 @@ class Moments:
                 sums = np.array([[len(values), values.sum(), np.square(values).sum()] for values in wide])
                 self._sums = sums if self._sums is None else self._sums + sums
 
+    @property
+    def channels(self) -> int:
+        """How many channels the samples have that were added."""
+        added = self._sums if self._histograms is None else self._histograms
+        return 0 if added is None else len(added)
+
     def normalization(self) -> Normalization:
         """Compute mean and (population) standard deviation of what was added.
 
@@ -153,7 +179,7 @@ class Moments:
             if variance <= 0:
                 raise PicojouleError(
                     f"channel {channel} of the training images is constant, so it cannot be normalised: check the "
-                    "images"
+                    "images, or take data.normalize = false"
                 )
         return Normalization(tuple(float(mean) for mean, _ in pairs), tuple(math.sqrt(v) for _, v in pairs))
 

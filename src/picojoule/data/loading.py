@@ -13,7 +13,7 @@ from picojoule.data.datasets import DataSet, FileSet
 from picojoule.data.decoders import Arrays
 from picojoule.data.digits import digits_parts
 from picojoule.data.given import Given
-from picojoule.data.images import Data, Images, statistics
+from picojoule.data.images import Data, Images, identity, statistics
 from picojoule.data.own import is_own, load_own
 from picojoule.data.splits import VALIDATION_SEED, draw_limited, draw_stratified
 from picojoule.errors import PicojouleError
@@ -29,6 +29,7 @@ def load(
     root: str | os.PathLike[str] | None = None,
     size: int | None = None,
     given: Given | None = None,
+    normalize: bool = True,
 ) -> Data:
     """Load a data set from the cache, its checksums verified, or the user's own. `print` shows a short summary of it.
 
@@ -46,6 +47,8 @@ def load(
         size: Scale the pictures of "folder:PATH" to so many rows and columns; None leaves them as they are.
         given: With the name "own", the parts themselves, as a factory returns them: (train, validation, test), each
             None, (samples, labels) or a map-style data set of `torch.utils.data`.
+        normalize: False makes the normalisation that of mean 0 and deviation 1, which changes nothing; channels that
+            are constant are then allowed.
 
     Returns:
         The three splits as uint8 images, and the normalisation of the whole training split.
@@ -61,7 +64,7 @@ def load(
     """
     if is_own(name):
         limits = {"limit": limit, "limit_validation": limit_validation, "limit_test": limit_test}
-        return load_own(name, limits, pad, root, size, given)
+        return load_own(name, limits, pad, root, size, given, normalize)
     if size is not None or given is not None:
         raise PicojouleError(f"{name!r} takes neither size nor given: they are for data of your own")
     dataset = datasets.find(name)
@@ -70,7 +73,7 @@ def load(
         raise PicojouleError(f"pad = {border!r} is not a number of pixels: take 0 or more")
     (images, labels), test, source = _official_parts(dataset, root)
     held_out, kept = draw_stratified(labels, dataset.splits[1], VALIDATION_SEED)
-    normalization = statistics(images[kept])
+    normalization = statistics(images[kept]) if normalize else identity(images.shape[1])
     kept = kept[draw_limited(labels[kept], dataset.classes, limit, "limit")]
     held_out = held_out[draw_limited(labels[held_out], dataset.classes, limit_validation, "limit_validation")]
     shown = draw_limited(test[1], dataset.classes, limit_test, "limit_test")

@@ -8,28 +8,35 @@
 | `frames`, `height`, `width` | with events: how many frames, evenly spaced in time, of which size |
 | `class_names` | optional: a text for each class |
 
-Only `x_train` (or `events_train`) and `y_train` are needed. Nothing in the file can run code: pickled objects are
+Only `x_train` (or `events_train`) and `y_train` are needed; `x_val` and `x_valid` are `x_validation`, and an array of
+any other name is refused. Nothing in the file can run code: pickled objects are
 refused. A file that is larger than memory is mapped, for which its arrays must not be compressed.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from picojoule.data.parts import PARTS, Part, Parts, checked_part
+from picojoule.data.parts import PARTS, SPELLINGS, Part, Parts, checked_labels, checked_part
 from picojoule.data.samples import ArraySamples, Samples, room
 from picojoule.errors import PicojouleError
 from picojoule.io import files
 
 _LOCAL_HEADER = struct.Struct("<26xHH")
+_ENCRYPTED = 1
+"""The bit of a zip file's flags."""
 _COLUMNS = 5
+_KINDS = ("x", "events", "y")
+_OTHERS = ("frames", "height", "width", "class_names")
 
 
 def read_npz(path: Path) -> Parts:
@@ -72,15 +79,18 @@ class _Arrays:
     def __contains__(self, name: str) -> bool:
         return name in self._members
 
-    @property
-    def names(self) -> str:
-        return ", ".join(self._members) or "nothing"
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         info = self._members[name]
         try:
+            if info.flag_bits & _ENCRYPTED:
+                raise PicojouleError(f"{name} in {self._path} is encrypted: save it anew with numpy.savez")
             if self._mapped and info.file_size > (1 << 20):
                 return self._map(name, info)
+            with self._archive.open(info) as stream:
+                _read_header(stream, info.file_size)
             with self._archive.open(info) as stream:
                 array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
                 return array
@@ -100,11 +110,7 @@ class _Arrays:
         with files.opened(self._path) as stream:
             stream.seek(info.header_offset)
             stream.seek(sum(_LOCAL_HEADER.unpack(stream.read(_LOCAL_HEADER.size))), 1)
-            version = np.lib.format.read_magic(stream)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = read(stream)
-            if dtype.hasobject:
-                raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
+            shape, fortran, dtype = _read_header(stream, info.file_size)
             begin = stream.tell()
         return np.memmap(self._path, dtype, "r", begin, shape, "F" if fortran else "C")
 
@@ -120,32 +126,70 @@ class _Arrays:
         return int(self[name])
 
 
+def _read_header(stream: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read shape, order and type of an array of that many bytes, header included, and leave its data to be read.
+
+    A shape that is larger than the file is refused here, before memory is asked for.
+    """
+    begin = stream.tell()
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(stream)
+    if dtype.hasobject:
+        raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
+    if math.prod(shape) * dtype.itemsize != size - (stream.tell() - begin):
+        raise ValueError(f"its shape {shape} is not that of its {size:,} bytes")
+    return shape, fortran, dtype
+
+
 def _parts(arrays: _Arrays, path: Path) -> Parts:
-    found = {part: _part(arrays, part, path) for part in PARTS}
-    train = found["train"]
-    if train is None:
+    names = {part: _names(arrays, part, path) for part in PARTS}
+    if not names["train"].keys() & {"x", "events"}:
         raise PicojouleError(
-            f"{path} has no x_train or events_train (it has {arrays.names}): save it with "
+            f"{path} has no x_train or events_train (it has {', '.join(arrays) or 'nothing'}): save it with "
             "numpy.savez(file, x_train=…, y_train=…, x_test=…, y_test=…)"
         )
-    names = arrays.text("class_names") if "class_names" in arrays else ()
-    return Parts(train, found["validation"], found["test"], str(path), names)
+    known = {*_OTHERS, *(name for named in names.values() for name in named.values())}
+    strange = next((name for name in arrays if name not in known), None)
+    if strange is not None:
+        raise PicojouleError(
+            f"{path} has an array {strange}, which is no part of a data set: name arrays x_train, y_train, "
+            "x_validation, y_validation, x_test and y_test (or events_… for x_…), and leave out the others"
+        )
+    found = {part: _part(arrays, part, names[part], path) for part in PARTS if names[part]}
+    class_names = arrays.text("class_names") if "class_names" in arrays else ()
+    return Parts(found["train"], found.get("validation"), found.get("test"), str(path), class_names)
 
 
-def _part(arrays: _Arrays, part: str, path: Path) -> Part | None:
-    samples, events, labels = f"x_{part}", f"events_{part}", f"y_{part}"
-    if samples not in arrays and events not in arrays:
-        return None
-    if labels not in arrays:
-        raise PicojouleError(f"{path} has no {labels}, the classes of its {part} samples: save them beside the samples")
+def _names(arrays: _Arrays, part: str, path: Path) -> dict[str, str]:
+    """Find what the samples, events and labels of a part are called in the file; what it has not is left out."""
+    names: dict[str, str] = {}
+    for kind in _KINDS:
+        given = [f"{kind}_{spelling}" for spelling in SPELLINGS[part] if f"{kind}_{spelling}" in arrays]
+        if len(given) > 1:
+            raise PicojouleError(f"{path} has both {given[0]} and {given[1]}: keep one of them")
+        if given:
+            names[kind] = given[0]
+    if "x" in names and "events" in names:
+        raise PicojouleError(f"{path} has both {names['x']} and {names['events']}: keep one of them")
+    return names
+
+
+def _part(arrays: _Arrays, part: str, names: dict[str, str], path: Path) -> Part:
+    if "y" not in names:
+        raise PicojouleError(f"{path} has no y_{part}, the classes of its {part} samples: save them beside the samples")
+    where = f"the {part} part of {path}"
+    labels = checked_labels(arrays[names["y"]], where)
     found: Samples
-    if samples in arrays:
-        found = ArraySamples(arrays[samples], f"{samples} in {path}")
-    else:
+    if "x" in names:
+        found = ArraySamples(arrays[names["x"]], f"{names['x']} in {path}")
+    elif "events" in names:
         sizes = tuple(arrays.number(name) for name in ("frames", "height", "width"))
-        where = f"{events} in {path}"
-        found = ArraySamples(_binned(arrays[events], len(arrays[labels]), sizes, where), where)
-    return checked_part(found, arrays[labels], f"the {part} part of {path}")
+        place = f"{names['events']} in {path}"
+        found = ArraySamples(_binned(arrays[names["events"]], len(labels), sizes, place), place)
+    else:
+        raise PicojouleError(f"{path} has {names['y']} but no x_{part}: save the samples beside their classes")
+    return checked_part(found, labels, where)
 
 
 def _binned(events: NDArray[Any], samples: int, sizes: tuple[int, ...], where: str) -> NDArray[np.float32]:
@@ -155,6 +199,12 @@ def _binned(events: NDArray[Any], samples: int, sizes: tuple[int, ...], where: s
         raise PicojouleError(
             f"{where} is {events.dtype} of the shape {events.shape}: give integers [E, 5], which are sample, time, x, "
             "y and polarity"
+        )
+    needed = samples * frames * 2 * height * width * np.dtype(np.float32).itemsize
+    if needed > room():
+        raise PicojouleError(
+            f"{where} would be {needed:,} bytes as {frames:,} frames of {height:,}×{width:,}, which is more than fits "
+            "into memory: take fewer frames, or a smaller height and width"
         )
     sample, time, x, y, polarity = np.asarray(events, dtype=np.int64).T
     for name, values, end in (

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from picojoule.data.cache import cache_root
 from picojoule.data.given import Given, read_factory, read_given
-from picojoule.data.images import Data, Images, Moments
+from picojoule.data.images import Data, Images, Moments, identity
 from picojoule.data.npz import read_npz
 from picojoule.data.parts import PARTS, Part, Parts
 from picojoule.data.samples import Samples, Streamed, chunks, padded, room
@@ -67,6 +67,7 @@ def load_own(
     root: str | os.PathLike[str] | None = None,
     size: int | None = None,
     given: Given | None = None,
+    normalize: bool = True,
 ) -> Data:
     """Load data of the user's own.
 
@@ -78,6 +79,7 @@ def load_own(
         root: The cache folder.
         size: Rows and columns to which pictures of a folder are scaled.
         given: The parts, for the name "own".
+        normalize: Whether the values are going to be normalised; False leaves them as they are, constant or not.
 
     Returns:
         The data, with the digest of their content.
@@ -107,7 +109,7 @@ def load_own(
         train=images["train"],
         validation=images["validation"],
         test=images["test"],
-        normalization=loaded.moments.normalization(),
+        normalization=loaded.moments.normalization() if normalize else identity(loaded.moments.channels),
         class_names=parts.class_names,
         content=loaded.content,
         pad=border,
@@ -135,7 +137,10 @@ def _read(name: str, root: str | os.PathLike[str] | None, size: int | None, give
 
 def _found(text: str, root: str | os.PathLike[str] | None) -> Path:
     """Look for a path in the current folder, then in the cache folder."""
-    path = Path(text).expanduser()
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError as fault:  # there is no such user
+        raise PicojouleError(f"{text} cannot be found ({fault}): write the path in full") from None
     elsewhere = cache_root(root) / path
     return elsewhere if not path.exists() and elsewhere.exists() else path
 
@@ -176,9 +181,10 @@ def _classes(chosen: _Chosen, parts: Parts) -> int:
     present = np.unique(parts.train.labels[chosen["train"][1]])
     highest = max(int(part.labels[positions].max()) for part, positions in chosen.values())
     classes = len(parts.class_names) or highest + 1
-    missing = sorted(set(range(max(classes, highest + 1))) - set(present.tolist()))
+    lowest = next((number for number, label in enumerate(present.tolist()) if label != number), len(present))
+    missing = lowest < max(classes, highest + 1)
     if missing or highest >= classes or classes < 2:
-        said = f"there is no training sample of class {missing[0]}" if missing else f"there are {classes} classes"
+        said = f"there is no training sample of class {lowest}" if missing else f"there are {classes} classes"
         raise PicojouleError(
             f"{parts.source} cannot be trained on: {said} (labels go up to {highest}): number the classes from 0, with "
             "samples of each, at least two of them"
@@ -208,7 +214,9 @@ class _Loaded:
         pieces = []
         for piece in chunks(samples, positions):
             if not np.isfinite(piece).all():
-                raise PicojouleError(f"a {part} sample of {name!r} has values that are infinite or NaN: mend the data")
+                raise PicojouleError(
+                    f"a {part} sample of {name!r} has values that are infinite or NaN in float32: mend them"
+                )
             digest.update(np.ascontiguousarray(piece).data)
             if part == "train":
                 self.moments.add(piece)

@@ -12,6 +12,9 @@ from picojoule.data.samples import Samples
 from picojoule.errors import PicojouleError
 
 PARTS = ("train", "validation", "test")
+SPELLINGS = {"train": ("train", "training"), "validation": ("validation", "valid", "val"), "test": ("test", "testing")}
+"""How each part may be called in a file or a folder."""
+_HIGHEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +58,36 @@ def checked_part(samples: Samples, labels: Any, where: str) -> Part:
     Raises:
         PicojouleError: The labels are not classes, or there are more or fewer of them than samples.
     """
-    labels = np.asarray(labels)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or (len(labels) and labels.min() < 0):
+    checked = checked_labels(labels, where)
+    if len(checked) != len(samples):
         raise PicojouleError(
-            f"the labels of {where} are {labels.dtype} of the shape {labels.shape}: give one class per sample, a whole "
+            f"{where} has {len(samples):,} samples and {len(checked):,} labels: give one label per sample"
+        )
+    return Part(samples, checked)
+
+
+def checked_labels(labels: Any, where: str) -> NDArray[np.int64]:
+    """Check that labels are classes.
+
+    Args:
+        labels: Whole numbers from 0 up, [N].
+        where: The name of their part in errors.
+
+    Returns:
+        The labels.
+
+    Raises:
+        PicojouleError: They are something else.
+
+    >>> checked_labels([0, 1], "here")
+    array([0, 1])
+    """
+    found: NDArray[Any] = np.asarray(labels)
+    if found.ndim != 1 or found.dtype.kind not in "iu" or (len(found) and found.min() < 0):
+        raise PicojouleError(
+            f"the labels of {where} are {found.dtype} of the shape {found.shape}: give one class per sample, a whole "
             "number from 0 up"
         )
-    if len(labels) != len(samples):
-        raise PicojouleError(
-            f"{where} has {len(samples):,} samples and {len(labels):,} labels: give one label per sample"
-        )
-    return Part(samples, labels.astype(np.int64))
+    if len(found) and int(found.max()) > _HIGHEST:
+        raise PicojouleError(f"the labels of {where} go up to {found.max()}: number the classes from 0, one by one")
+    return found.astype(np.int64)

@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from picojoule.data.parts import PARTS, Part, Parts
+from picojoule.data.parts import PARTS, SPELLINGS, Part, Parts
 from picojoule.data.picture import Picture, look_at, read_pixels
 from picojoule.data.splits import Indices
 from picojoule.errors import PicojouleError
 from picojoule.io import files
 
 _ENDINGS = (".png", ".jpg", ".jpeg")
-_SPELLINGS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
-_SPELLINGS |= dict.fromkeys(("validation", "valid", "val"), "validation")
+_PARTS = {spelling: part for part, spellings in SPELLINGS.items() for spelling in spellings}
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +65,7 @@ def read_folder(folder: Path, size: int | None) -> Parts:
     """
     if not folder.is_dir():
         raise PicojouleError(f"there is no folder {folder}: check the path, or run from the folder it starts from")
-    below = _folders(folder)
-    named = {_SPELLINGS[path.name.lower()]: path for path in below if path.name.lower() in _SPELLINGS}
-    places = named if "train" in named else {"train": folder}
+    places = _places(folder)
     names = tuple(path.name for path in _folders(places["train"]))
     if len(names) < 2:
         raise PicojouleError(
@@ -80,6 +77,33 @@ def read_folder(folder: Path, size: int | None) -> Parts:
     shape = _common_shape(looked, size)
     parts = {part: Part(PictureSamples(paths, shape), labels) for part, (paths, labels) in found.items()}
     return Parts(parts["train"], parts.get("validation"), parts.get("test"), str(folder), names)
+
+
+def _places(folder: Path) -> dict[str, Path]:
+    """Find the folder of each part; without a folder for training, the classes are right here."""
+    below = _folders(folder)
+    named: dict[str, Path] = {}
+    for path in below:
+        part = _PARTS.get(path.name.lower())
+        if part is not None and part in named:
+            raise PicojouleError(
+                f"{named[part]} and {path} are both the {part} part: put the pictures into one of them"
+            )
+        if part is not None:
+            named[part] = path
+    if "train" not in named:
+        if named and len(named) == len(below):
+            raise PicojouleError(
+                f"{folder} has {min(named.values())} but no train folder: put the training pictures into one"
+            )
+        return {"train": folder}
+    other = next((path for path in below if path not in named.values()), None)
+    if other is not None:
+        raise PicojouleError(
+            f"{other} is neither train, validation nor test, but stands beside {named['train']}: move it away, or into "
+            "the part that it belongs to"
+        )
+    return named
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -108,6 +132,8 @@ def _pictures(place: Path, names: tuple[str, ...]) -> tuple[tuple[Path, ...], ND
             raise PicojouleError(
                 f"{other} is not named like a picture (.png, .jpg, .jpeg): convert it, or move it out of the folder"
             )
+        if inside.is_dir() and not within:
+            raise PicojouleError(f"{inside} holds no picture: put PNG or JPEG files into it, or remove the folder")
         paths += within
         labels += [number] * len(within)
     return tuple(paths), np.array(labels, dtype=np.int64)

@@ -21,6 +21,8 @@ from picojoule.errors import PicojouleError
 
 CHUNK = 256
 """Samples that are read at once on the way through a whole part."""
+_MOST_COLOURS = 4
+"""Channels of a picture: grey, grey with transparency, RGB and RGBA."""
 _WITHOUT_SYSCONF = 4 << 30
 
 
@@ -75,10 +77,12 @@ class ArraySamples:
             raise PicojouleError(
                 f"{self.where} has the shape {array.shape}: give [N, D], [N, H, W], [N, C, H, W] or [N, T, C, H, W]"
             )
-        if array.ndim == 4 and array.shape[1] > 4 and array.shape[3] in (1, 3):
+        if array.ndim > 3 and array.shape[-1] <= _MOST_COLOURS < min(array.shape[-3:-1]):
+            first, rows, columns = array.shape[-3:]
             raise PicojouleError(
-                f"{self.where} has the shape {array.shape}, which looks like channels last: give [N, C, H, W], for "
-                "instance by transpose(0, 3, 1, 2)"
+                f"{self.where} has the shape {array.shape}, which may be {first}×{rows} pictures with channels last: "
+                f"if so, give numpy.moveaxis(x, -1, -3); if they are {first} channels of {rows}×{columns}, lay them on "
+                "their side with numpy.swapaxes(x, -1, -2)"
             )
 
     @property
@@ -97,7 +101,7 @@ class ArraySamples:
 
     def take(self, positions: Indices) -> NDArray[Any]:
         """Copy the samples at these positions, [N, …]."""
-        return np.ascontiguousarray(self.array[positions], dtype=self.dtype).reshape(len(positions), *self.shape)
+        return stored(self.array[positions], self.dtype).reshape(len(positions), *self.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +128,11 @@ class Streamed:
         return (len(self.positions), *padded_shape(self.samples.shape, self.pad))
 
     @property
+    def dtype(self) -> torch.dtype:
+        """That of the batches: uint8 or float32."""
+        return torch.uint8 if self.samples.dtype == np.uint8 else torch.float32
+
+    @property
     def device(self) -> torch.device:
         """The processor's memory, into which batches are read."""
         return torch.device("cpu")
@@ -144,6 +153,12 @@ class Streamed:
     def subset(self, positions: Indices) -> Streamed:
         """Take only some of these samples."""
         return replace(self, positions=self.positions[positions])
+
+
+def stored(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Convert to the type in which samples are stored; what is too large for it is infinite, and refused later."""
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(values, dtype=dtype)
 
 
 def padded_shape(shape: tuple[int, ...], border: int) -> tuple[int, ...]:

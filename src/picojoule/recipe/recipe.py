@@ -182,6 +182,11 @@ class Recipe(Content):
         """
         if not self.data.own:
             return self
+        if self.data.augment and not data.of_bytes:  # its operations are made for pixels, and clip to 0 … 1
+            raise PicojouleError(
+                f"data.augment = true is for pictures of uint8, and the samples of {data.name!r} are floats, which it "
+                "would clip: take false, or store pixels as uint8"
+            )
         return self.with_values(
             data={"shape": list(data.sample_shape), "classes": data.classes, "content": data.content}
         )

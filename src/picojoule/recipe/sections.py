@@ -122,6 +122,7 @@ class DataSection(Section):
             pad=self.pad,
             size=self.size,
             given=given,
+            normalize=self.normalize,
         )
         if self.content is not None and data.content != self.content:
             raise PicojouleError(

@@ -204,6 +204,11 @@ def infer(
     recipe = run.recipe
     model = load_model(run, trust)
     loaded = load_data(run, trust, data)
+    if images and not loaded.of_bytes:  # nobody but the user knows how pixels were made into these floats
+        raise PicojouleError(
+            f"pictures cannot be given to {run.path}, whose network was trained on floats of a scale that is not "
+            "known: give --split in place of pictures, or train on uint8"
+        )
     start = time.perf_counter()
     example = _as_input(loaded.test.images[:4], recipe, loaded)
     prices = price_list(recipe.energy.hardware)
