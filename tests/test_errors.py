@@ -12,7 +12,7 @@ from torch import nn
 
 import picojoule as pj
 from picojoule.energy.hardware import MemoryPriceList, PriceList
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, memory_ran_out
 from picojoule.paper.conversion_chain import stages
 
 
@@ -174,3 +174,14 @@ def test_states_that_no_meter_can_have(change: Callable[[dict[str, torch.Tensor]
     """The first is that of a sum over processes in which the steps were divided by their number."""
     with pytest.raises(PicojouleError, match="give what state_dict"):
         meter().load_state_dict(change(meter().state_dict()))
+
+
+@pytest.mark.parametrize(("end", "told"), [("", True), (": Operation not permitted", False)])
+def test_a_library_that_finds_no_room_is_memory_that_ran_out(end: str, told: bool) -> None:
+    """Numba's compiler raises an error of its own over what the system's loader says."""
+    with pytest.raises(OSError, match="Could not find") as raised:  # noqa: PT012
+        try:
+            raise OSError(f"libllvmlite.so: failed to map segment from shared object{end}")
+        except OSError:
+            raise OSError("Could not find/load shared object file")  # noqa: B904
+    assert (memory_ran_out(raised.value) is not None) == told

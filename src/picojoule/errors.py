@@ -42,12 +42,19 @@ def memory_ran_out(fault: BaseException) -> str | None:
     """
     text = str(fault)
     by_pytorch = isinstance(fault, RuntimeError) and any(words in text.lower() for words in _NO_MEMORY)
-    by_system = isinstance(fault, OSError) and fault.errno == errno.ENOMEM
+    by_system = isinstance(fault, OSError) and (fault.errno == errno.ENOMEM or _left_no_room(fault))
     if not (by_pytorch or by_system or isinstance(fault, MemoryError)):
         return None
     amount = re.search(r"allocate ([\d.]+ \w+)", text)
     wanted = f" ({amount[1]} were wanted)" if amount else ""
     return f"memory ran out{wanted}: take a smaller training.batch_size, fewer images at once or fewer --workers"
+
+
+def _left_no_room(fault: BaseException | None) -> bool:
+    """Whether a library could not be loaded for want of memory; where programs are forbidden, the loader adds so."""
+    if fault is None:
+        return False
+    return str(fault).endswith("failed to map segment from shared object") or _left_no_room(fault.__context__)
 
 
 def unknown(what: str, given: object, valid: Iterable[str], otherwise: str = "") -> PicojouleError:
