@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -73,6 +74,17 @@ def test_several_chips_stand_side_by_side(meter: pj.EnergyMeter) -> None:
     assert r"\toprule" in meter.compute().latex()
     with pytest.raises(PicojouleError, match="an empty list"):
         meter.compute([])
+    assert [each.joules for each in meter.compute(("horowitz-45nm-fp32", pj.hardware.get("loihi")))] == [
+        meter.compute("horowitz-45nm-fp32").joules,
+        meter.compute("loihi").joules,
+    ]
+    wrong: Any
+    for wrong in ([["loihi"]], (None,), [3]):
+        with pytest.raises(PicojouleError, match="hardware is a name or a PriceList, not"):
+            meter.compute(wrong)
+    for wrong in (3, {"loihi"}, {"loihi": 1}):
+        with pytest.raises(PicojouleError, match="hardware is a name, a PriceList or a sequence of them, not"):
+            meter.compute(wrong)
 
 
 def test_memory_prices_charge_the_leak() -> None:

@@ -13,7 +13,7 @@ spikes per neuron and step; a dead neuron is silent in every step of every sampl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import overload
 
 import torch
@@ -174,18 +174,18 @@ class EnergyMeter:
     def compute(self, hardware: str | PriceList | None = None) -> EnergyReport: ...
 
     @overload
-    def compute(self, hardware: list[str | PriceList] | list[str]) -> SideBySide: ...
-
     def compute(
-        self, hardware: str | PriceList | list[str | PriceList] | list[str] | None = None
-    ) -> EnergyReport | SideBySide:
+        self, hardware: list[str | PriceList] | list[str] | list[PriceList] | tuple[str | PriceList, ...]
+    ) -> SideBySide: ...
+
+    def compute(self, hardware: object = None) -> EnergyReport | SideBySide:
         """Price everything that was counted so far.
 
         Args:
-            hardware: A price list to be used instead of this meter's own, or a list of them, to be put side by side.
+            hardware: A price list to be used instead of this meter's own, or a sequence of them, side by side.
 
         Returns:
-            Synaptic operations, joules, rates and dead neurons, by layer and in total, per sample; for a list of price
+            Synaptic operations, joules, rates and dead neurons, by layer and in total, per sample; for several price
             lists, a `SideBySide` of such reports.
 
         Raises:
@@ -193,11 +193,19 @@ class EnergyMeter:
         """
         if not self._samples or self._steps is None:
             raise PicojouleError("nothing was counted yet: call update(activity) before compute()")
-        if isinstance(hardware, list):
-            if not hardware:
-                raise PicojouleError("an empty list of price lists prices nothing: name one or more")
-            return SideBySide(tuple(self.compute(each) for each in hardware))
-        prices = self.prices if hardware is None else price_list(hardware)
+        if hardware is None or isinstance(hardware, str | PriceList):
+            return self._report(self.prices if hardware is None else price_list(hardware), self._steps)
+        if not isinstance(hardware, Sequence):
+            raise PicojouleError(
+                f"hardware is a name, a PriceList or a sequence of them, not {type(hardware).__name__}: name one "
+                "chip or give a list"
+            )
+        if not hardware:
+            raise PicojouleError("an empty list of price lists prices nothing: name one or more")
+        steps, several = self._steps, [price_list(each) for each in hardware]
+        return SideBySide(tuple(self._report(prices, steps) for prices in several))
+
+    def _report(self, prices: PriceList, steps: int) -> EnergyReport:
         layers = []
         for name, layer in self.synapses.items():
             counts = self._counts[name]
@@ -207,7 +215,7 @@ class EnergyMeter:
                     neurons=layer.neurons,
                     synops=(layer.fan_out * counts).sum().item() / self._samples,
                     joules=0.0,
-                    rate=None if layer.relay else counts.sum().item() / (layer.neurons * self._samples * self._steps),
+                    rate=None if layer.relay else counts.sum().item() / (layer.neurons * self._samples * steps),
                     dead=0 if layer.relay else int((counts == 0).sum()),
                     spikes=counts.sum().item() / self._samples,
                     synops_by_target=tuple(
@@ -218,11 +226,11 @@ class EnergyMeter:
             )
         report = EnergyReport(
             samples=self._samples,
-            steps=self._steps,
+            steps=steps,
             psi=self.synapses.psi,
             prices=prices,
             layers=tuple(layers),
-            encoder_macs=self.synapses.encoder_macs * self._steps / self.synapses.steps,
+            encoder_macs=self.synapses.encoder_macs * steps / self.synapses.steps,
             dense_macs=self.synapses.dense_macs,
         )
         return report.priced(prices)

@@ -11,19 +11,23 @@ The law is that of recipes (`budget`), with all updates of the loop in the place
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from picojoule.energy.hardware import DEFAULT, PriceList
+from picojoule.energy.hardware import get as price_list
 from picojoule.energy.meter import EnergyMeter
 from picojoule.errors import PicojouleError
+from picojoule.kernels.torch_private import BatchNorm
 from picojoule.penalty import Penalty, PenaltyKind
-from picojoule.recipe.values import share_or_joules
 from picojoule.spikes.activity import Activity
 from picojoule.spikes.watch import watch
+from picojoule.synapses.snapshot import unchanged
 from picojoule.synapses.table import Synapses
 from picojoule.synapses.trace import trace
 from picojoule.training.budget.batch_norm import by_batch_statistics
@@ -31,6 +35,15 @@ from picojoule.training.budget.budget import Budget as Law
 from picojoule.training.budget.budget import tolerance
 from picojoule.training.budget.guard import FLOOR
 from picojoule.training.budget.guard import Guard as Floor
+from picojoule.training.loop_arguments import (
+    check_inputs,
+    check_number,
+    check_one_number,
+    check_state,
+    check_steps,
+    checked_batch,
+    checked_budget,
+)
 
 _STRETCHES = 20
 _FEWEST = 60
@@ -72,6 +85,7 @@ class Guard:
     ) -> None:
         if classes is not None and (type(classes) is not int or classes < 2):
             raise PicojouleError(f"classes={classes!r} is not a number of classes: give a whole number from 2 up")
+        check_number("floor", floor, "a firing rate", below=1.0)
         self.penalty = Penalty(synapses, kind)
         self._floor, self._classes = floor, classes
         self._law: Floor | None = None
@@ -88,12 +102,14 @@ class Guard:
             A scalar with a gradient.
 
         Raises:
-            PicojouleError: The activity is that of another network, or the cross-entropy is missing.
+            PicojouleError: The activity is that of another network, or the cross-entropy is missing or not one number.
         """
         if (cross_entropy is None) is not (self._classes is None):
             raise PicojouleError(
                 "a guard with classes= needs the cross-entropy of each batch, and one without has none"
             )
+        if cross_entropy is not None:
+            check_one_number("the cross-entropy", cross_entropy, "give the mean over the batch, as it is in the loss")
         shares = self.penalty.by_layer(activity)
         law = self._guard(activity.steps)
         self._seen = law.observations(shares, 0.0 if cross_entropy is None else cross_entropy.item())
@@ -124,9 +140,20 @@ class Guard:
         Args:
             state: What `state_dict` gave.
             steps: Time steps of a sample.
+
+        Raises:
+            PicojouleError: It is no state of a guard, or one of another network.
         """
-        if state:
-            self._guard(steps).load_state_dict(state)
+        if state == {}:  # of a guard that has seen nothing
+            return
+        law = self._guard(steps)
+        check_state("guard", state, law.state_dict())
+        if state["rates"] is not None and len(state["rates"]) != len(law.weights):
+            raise PicojouleError(
+                f"this state guards {len(state['rates'])} layers and the network has {len(law.weights)}: load it into "
+                "a guard of the network it came from"
+            )
+        law.load_state_dict(state)
 
 
 class Budget:
@@ -137,7 +164,8 @@ class Budget:
 
     Args:
         net: The network.
-        sample: A few hundred inputs as the network takes them, on which its energy is measured.
+        sample: A few hundred inputs as the network takes them, on which its energy is measured; with
+            `steps`, inputs over time are [T, B, …].
         budget: A share of the unpenalised energy (0.3 or "30%"), or joules ("2 uJ").
         updates: How often `step` will be called in all.
         steps: Time steps that one call of the network holds.
@@ -169,22 +197,20 @@ class Budget:
         kind: PenaltyKind = "syn",
         classes: int | None = None,
     ) -> None:
-        try:
-            wanted = share_or_joules(budget) if isinstance(budget, str) else float(budget)
-        except ValueError:
-            wanted = 0.0
-        if isinstance(wanted, float) and not 0 < wanted <= 1:
-            raise PicojouleError(f"budget={budget!r} is not a budget: give a share such as 0.3 or '30%', or '2 uJ'")
+        wanted = checked_budget(budget)
         if type(updates) is not int or updates < _FEWEST:
             raise PicojouleError(
                 f"updates={updates!r} are too few to bring a network down to a budget: take {_FEWEST} or more, by more "
                 "epochs or smaller batches"
             )
-        self.net, self._sample, self._steps, self._hardware = net, sample, steps, hardware
+        check_steps(steps)
+        check_inputs("sample", sample)
+        self.net, self._sample, self._steps, self._hardware = net, sample, steps, price_list(hardware)
         self.synapses = trace(net, _one_sample(sample, steps), steps=steps)
         self.guard = Guard(self.synapses, classes, kind)
         self._law = Law(wanted, _STRETCHES, updates // _STRETCHES)
         self._length, self._update = updates // _STRETCHES, 0
+        self._asked = {"budget": wanted, "updates": updates}
 
     @property
     def strength(self) -> float:
@@ -229,8 +255,11 @@ class Budget:
     @torch.no_grad()
     def _omega(self) -> float:
         """Measure Ω of the sample by its own batch-norm statistics."""
-        with by_batch_statistics(self.net), watch(self.net, self._steps) as activity:
-            self.net(self._sample)
+        with _same_modes(self.net) as frozen, by_batch_statistics(self.net):
+            for norm in frozen:
+                norm.training = False
+            with watch(self.net, self._steps) as activity:
+                self.net(self._sample)
         return self.guard.penalty(activity).item()
 
     @torch.no_grad()
@@ -240,11 +269,10 @@ class Budget:
         Returns:
             Joules per sample.
         """
-        was_training = self.net.training
-        self.net.eval()
-        with watch(self.net, self._steps) as activity:
-            self.net(self._sample)
-        self.net.train(was_training)
+        with _same_modes(self.net):
+            self.net.eval()
+            with watch(self.net, self._steps) as activity:
+                self.net(self._sample)
         meter = EnergyMeter(self.synapses, self._hardware)
         meter.update(activity)
         return meter.compute().joules
@@ -258,22 +286,46 @@ class Budget:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state in plain types, to be saved with a checkpoint."""
-        return {"update": self._update, "law": self._law.state_dict(), "guard": self.guard.state_dict()}
+        law, guard = self._law.state_dict(), self.guard.state_dict()
+        return {"update": self._update, "law": law, "guard": guard, **self._asked}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a stored state.
 
         Args:
             state: What `state_dict` gave.
+
+        Raises:
+            PicojouleError: It is no state of a budget, or one of another budget, number of updates or network.
         """
-        self._update = state["update"]
-        self._law.load_state_dict(state["law"])
+        check_state("budget", state, self.state_dict(), optional=frozenset(self._asked))
+        check_state("budget", state["law"], self._law.state_dict())
+        for name, own in self._asked.items():
+            if state.get(name, own) != own:
+                raise PicojouleError(
+                    f"this state is of a budget with {name}={state[name]!r}, and this one has {own!r}: make the budget "
+                    "with the same arguments as the one that was saved"
+                )
         self.guard.load_state_dict(state["guard"], self._steps)
+        self._law.load_state_dict(state["law"])
+        self._update = state["update"]
+
+
+@contextlib.contextmanager
+def _same_modes(net: nn.Module) -> Iterator[list[nn.Module]]:
+    """Give each module its mode back after the block, and yield the batch norms that are frozen in training."""
+    modes = [(module, module.training) for module in net.modules()]
+    try:
+        yield [module for module, on in modes if net.training and not on and isinstance(module, BatchNorm)]
+    finally:
+        for module, on in modes:
+            module.training = on
 
 
 def _one_sample(sample: Tensor, steps: int) -> Tensor:
-    """Take one input; of data over time, [T, B, …], all of its steps."""
-    return sample[:, :1] if steps > 1 and sample.dim() == 5 else sample[:1]
+    """Take one input; of data over time, [T, B, D] or [T, B, C, H, W], all of its steps."""
+    over_time = sample.dim() == 5 or (sample.dim() == 3 and len(sample) == steps)
+    return sample[:, :1] if steps > 1 and over_time else sample[:1]
 
 
 def suggest_strength(
@@ -289,8 +341,9 @@ def suggest_strength(
 
         λ = share · ‖∇ loss‖ / ‖∇ Ω‖,  the gradients by all weights, on one batch
 
-    Ask it of the network before it is trained: later the loss's gradient is small. A first strength is where to begin;
-    raise it with a schedule (`picojoule.schedule`), or name the energy and take a `Budget`.
+    The network comes back as it was. Ask it of the network before it is trained: later the loss's gradient is small. A
+    first strength is where to begin; raise it with a schedule (`picojoule.schedule`), or name the energy and take a
+    `Budget`.
 
     Args:
         net: The network, untrained, with its neurons firing.
@@ -304,20 +357,36 @@ def suggest_strength(
         The strength.
 
     Raises:
-        PicojouleError: The network cannot be traced, or its penalty has no gradient.
+        PicojouleError: The network cannot be traced, an argument is not valid, or there is no gradient.
 
     >>> import picojoule as pj
     >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), pj.Spike(), nn.Linear(8, 2))
     >>> suggest_strength(net, (torch.rand(32, 4), torch.arange(32) % 2)) > 0
     True
     """
-    inputs, labels = batch
+    check_number("share", share, "a share of the loss's gradient")
+    check_steps(steps)
+    inputs, labels = checked_batch(batch)
+    if not torch.is_grad_enabled():
+        raise PicojouleError("a strength is suggested from gradients, which are off here: call it outside no_grad")
     penalty = Penalty(trace(net, _one_sample(inputs, steps), steps=steps), kind)
-    with watch(net, steps) as activity:
-        outputs = net(inputs)
-    logits = outputs.mean(0) if outputs.dim() == 3 else outputs
     weights = [weight for weight in net.parameters() if weight.requires_grad]
-    wanted, charged = (_norm(value, weights) for value in (loss(logits, labels), penalty(activity)))
+    if not weights:
+        raise PicojouleError(
+            "all weights of the network are frozen, so no strength can be suggested: let those that are to be trained "
+            "require gradients"
+        )
+    with unchanged(net):
+        with watch(net, steps) as activity:
+            outputs = net(inputs)
+        lost = loss(outputs.mean(0) if outputs.dim() == 3 else outputs, labels)
+        check_one_number("the loss", lost, "let it be the mean over the batch")
+        wanted, charged = (_norm(value, weights) for value in (lost, penalty(activity)))
+    if not wanted:
+        raise PicojouleError(
+            "the loss has no gradient on this batch, so no strength can be suggested: compute it from the outputs by "
+            "weights that require gradients"
+        )
     if not charged:
         raise PicojouleError(
             "the penalty has no gradient on this batch, so no strength can be suggested: let the network fire first, "
@@ -327,5 +396,7 @@ def suggest_strength(
 
 
 def _norm(value: Tensor, weights: list[nn.Parameter]) -> float:
+    if not value.requires_grad:
+        return 0.0
     gradients = torch.autograd.grad(value, weights, retain_graph=True, allow_unused=True)
-    return float(torch.stack([g.double().square().sum() for g in gradients if g is not None]).sum().sqrt())
+    return math.sqrt(sum(g.double().square().sum().item() for g in gradients if g is not None))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -57,3 +59,32 @@ def test_pooled_spikes_and_sums_are_measured_as_such(monkeypatch: pytest.MonkeyP
     for values in ([0, 1, 0, 1], [0, 2.5, 2.5, 0], [0, 0, 0, 0], [0, 1, 2, 0], [0, -1, 0, 0, 1]):
         Choice().take_call(torch.tensor(values), SHAPE)
     assert asked == [False, False, False, True, True]
+
+
+def test_a_tiny_first_batch_does_not_settle_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def measured(shape: Geometry, kind: torch.dtype, valued: bool) -> float:
+        asked.append(shape.images)
+        return 0.0 if shape.images < 10 else 0.4
+
+    monkeypatch.setattr(calibration, "break_even", measured)
+    choice = Choice()
+    for images in (1, 2, 3, 64, 64, 100, 8):
+        choice.decide(0.1, torch.ones(1), replace(SHAPE, images=images))
+        assert choice.by_events is (len(asked) > 1)
+    assert asked == [1, 64]
+    again = Choice()
+    again.set_numbers(choice.to_numbers())
+    again.decide(0.1, torch.ones(1), replace(SHAPE, images=200))
+    assert asked == [1, 64]
+    again.set_numbers(choice.to_numbers()[:5])  # of a checkpoint before what was measured was kept
+    assert again.measured_products is None
+
+
+def test_a_layer_that_is_never_faster_by_events_stays_dense_in_silence() -> None:
+    choice = Choice(break_even=0.0)
+    assert not told(choice, 0)
+    choice.by_events = True
+    choice.decide(0.0, torch.zeros(1), SHAPE)
+    assert not choice.by_events

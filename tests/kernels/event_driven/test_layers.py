@@ -407,3 +407,42 @@ def test_without_numba_every_layer_is_dense() -> None:
         [sys.executable, "-c", WITHOUT_NUMBA], env=environment, capture_output=True, text=True, check=False
     )
     assert finished.returncode == 0, finished.stderr
+
+
+CASES: list[tuple[Callable[[], nn.Module], tuple[int, ...]]] = [
+    (lambda: nn.Linear(20, 6), (5, 20)),
+    (lambda: nn.Conv1d(3, 6, 3), (2, 3, 9)),
+    (lambda: nn.Conv2d(3, 6, 3), (2, 3, 9, 9)),
+]
+
+
+@pytest.mark.parametrize(("build", "shape"), CASES)
+@pytest.mark.parametrize("sparsely", [False, True])
+@pytest.mark.parametrize("changed", ["weight", "input", "base of the input"])
+def test_what_was_changed_in_place_gives_no_gradient(
+    changed: str, sparsely: bool, build: Callable[[], nn.Module], shape: tuple[int, ...]
+) -> None:
+    layer: Any = pj.sparse(build()) if sparsely else build()
+    for choice in choices(layer).values():
+        choice.break_even, choice.by_events = 1.0, True
+    base = spikes(*shape).requires_grad_() * 1
+    x = base.view_as(base)
+    y = layer(x)
+    with torch.no_grad():
+        {"weight": layer.weight, "input": x, "base of the input": base}[changed].mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    assert all(choice.event_calls == 1 for choice in choices(layer).values())
+
+
+def test_a_weight_that_no_gradient_reads_may_change() -> None:
+    results = []
+    for layer in (nn.Linear(20, 6), pj.sparse(nn.Linear(20, 6))):
+        for choice in choices(layer).values():
+            choice.break_even, choice.by_events = 1.0, True
+        y = layer(spikes(5, 20))
+        with torch.no_grad():
+            layer.weight.mul_(2)
+        y.sum().backward()
+        results.append(layer.weight.grad)
+    torch.testing.assert_close(results[0], results[1])

@@ -25,6 +25,9 @@ _CLEARLY = 0.85
 _NO_SPIKES = 0.95
 """Share of active inputs from which on a layer is taken to be fed by something else than spikes."""
 
+_MUCH_LARGER = 4
+"""Times the multiplications of the batch that was measured, from which on a batch is measured anew."""
+
 
 @dataclass
 class Choice:
@@ -36,6 +39,7 @@ class Choice:
         activity: Share of active inputs when it was last looked at; None before.
         calls: Calls in training so far.
         event_calls: Those of them that were made by events.
+        measured_products: Multiplications of the batch for which `break_even` was measured; None where it was given.
 
     >>> choice = Choice(break_even=0.25)
     >>> shape = Geometry(1, 1, 8, 8, (1, 1), (1, 1))
@@ -49,6 +53,7 @@ class Choice:
     activity: float | None = None
     calls: int = 0
     event_calls: int = 0
+    measured_products: int | None = None
 
     def take_call(self, x: Tensor, shape: Geometry) -> bool:
         """Decide about a call.
@@ -75,14 +80,22 @@ class Choice:
             shape: The shape of the layer.
         """
         self.activity = activity
-        if self.break_even is None:
+        if self.break_even is None or self._is_outgrown(shape):
             if activity > _NO_SPIKES:  # nobody waits for a measurement that decides nothing
+                self.by_events = False
                 return
             self.break_even = calibration.break_even(shape, x.dtype, valued=_have_different_values(x.detach()))
-        if self.by_events:
+            self.measured_products = shape.products()
+        if self.break_even == 0:
+            self.by_events = False
+        elif self.by_events:
             self.by_events = activity * _CLEARLY <= self.break_even
         else:
             self.by_events = activity <= self.break_even * _CLEARLY
+
+    def _is_outgrown(self, shape: Geometry) -> bool:
+        """Return whether what was measured says nothing about so large a batch: a first one may have been tiny."""
+        return self.measured_products is not None and shape.products() >= _MUCH_LARGER * self.measured_products
 
     def to_numbers(self) -> list[float]:
         """Return the attributes as numbers, -1 for None, as a checkpoint keeps them."""
@@ -93,13 +106,14 @@ class Choice:
         """Take the attributes from what `to_numbers` gave.
 
         Args:
-            numbers: Five numbers.
+            numbers: Six numbers; five of a checkpoint that does not know what was measured.
         """
-        share, by_events, activity, calls, event_calls = numbers
+        share, by_events, activity, calls, event_calls, *products = numbers
         self.break_even = None if share < 0 else share
         self.by_events = bool(by_events)
         self.activity = None if activity < 0 else activity
         self.calls, self.event_calls = int(calls), int(event_calls)
+        self.measured_products = int(products[0]) if products and products[0] >= 0 else None
 
 
 def _have_different_values(x: Tensor) -> bool:

@@ -53,11 +53,46 @@ class _Request:
     dense = False
 
 
+class _Versions:
+    """The version of a tensor's memory when it was kept, for autograd checks it only where nothing is packed."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        # Emptied, it still shares the counter of in-place changes, and holds no memory.
+        self._counter = tensor.detach()
+        self._counter.data = _empty(tensor.dtype)
+        self._size, self._version = list(tensor.shape), tensor._version
+
+    def check(self) -> None:
+        """Raise what autograd raises if the memory was changed since."""
+        if self._counter._version != self._version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: a "
+                f"tensor of shape {self._size} is at version {self._counter._version}; expected version "
+                f"{self._version} instead"
+            )
+
+
 class _Kept:
     """Active inputs in the place of the inputs that autograd would keep."""
 
-    def __init__(self, inputs: ActiveInputs, shape: Geometry, kind: torch.dtype, request: _Request) -> None:
-        self.inputs, self.shape, self.kind, self.request = inputs, shape, kind, request
+    def __init__(self, x: Tensor, inputs: ActiveInputs, shape: Geometry, request: _Request) -> None:
+        self.inputs, self.shape, self.kind, self.request = inputs, shape, x.dtype, request
+        self.versions = _Versions(x)
+
+    def tensor(self) -> Tensor:
+        """Return the inputs; if nobody needs them, an empty tensor."""
+        return dense_inputs(self.inputs, self.shape, self.kind) if self.request.dense else _empty(self.kind)
+
+
+class _KeptWhole:
+    """A tensor that is kept as it is."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor, self.versions = tensor, _Versions(tensor)
+
+    def tensor(self) -> Tensor:
+        """Return it."""
+        return self._tensor
 
 
 class _Keeping:
@@ -70,20 +105,27 @@ class _Keeping:
     def __init__(self, x: Tensor, inputs: ActiveInputs, shape: Geometry) -> None:
         self.request = _Request()
         self._address = x.data_ptr()
-        self._kept: _Kept | None = _Kept(inputs, shape, x.dtype, self.request)
+        self._needs_weight = x.requires_grad
+        self._kept: _Kept | None = _Kept(x, inputs, shape, self.request)
 
-    def pack(self, tensor: Tensor) -> Tensor | _Kept:
+    def pack(self, tensor: Tensor) -> Tensor | _Kept | _KeptWhole:
         if self._kept is None or tensor.data_ptr() != self._address:
-            return tensor
+            # Only the gradient of the inputs reads the numbers of the weight.
+            return _KeptWhole(tensor) if self._needs_weight else tensor
         kept, self._kept = self._kept, None  # once: the inputs come first, whatever shares their memory
         return kept
 
 
-def _unpack(kept: Tensor | _Kept) -> Tensor:
-    """Return what was kept; for the inputs, if nobody needs them, an empty tensor."""
+def _unpack(kept: Tensor | _Kept | _KeptWhole) -> Tensor:
+    """Return what was kept, unless it was changed since."""
     if isinstance(kept, Tensor):
         return kept
-    return dense_inputs(kept.inputs, kept.shape, kept.kind) if kept.request.dense else torch.empty(0, dtype=kept.kind)
+    kept.versions.check()
+    return kept.tensor()
+
+
+def _empty(kind: torch.dtype) -> Tensor:
+    return torch.empty(0, dtype=kind)
 
 
 class _EventConvolution(Function):
