@@ -35,10 +35,10 @@ def explain(fault: ValidationError) -> str:
         return not_a_section(key, mistake["input"])
     given = mistake["input"]
     wrong = wrong_argument(given) if key == "model.args" and isinstance(given, Mapping) else None
-    if wrong is not None:
+    if wrong is not None and isinstance(wrong[0], str) and wrong[0].isidentifier():  # else the name is the mistake
         return (
-            f"model.args.{plain(str(wrong[0]))} = {shown(wrong[1])} is not allowed: take text, a finite number, true "
-            "or false, or a list of them, by the name of an argument"
+            f"model.args.{plain(wrong[0])} = {shown(wrong[1])} is not allowed: take text, a finite number, true "
+            "or false, or a list of them"
         )
     return _not_allowed(key, given)
 
