@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from picojoule import zoo
 from picojoule.errors import PicojouleError
 from picojoule.recipe import Recipe
 from recipe_keys import BASE, DEFAULTS_AND_OTHERS, message
@@ -47,6 +48,8 @@ MISTAKES: list[tuple[str, tuple[str, ...]]] = [  # an override, and what the sen
     # types
     ("penalty.strict=1", ("penalty.strict = 1", "true or false")),
     ("model.args=3", ("model.args = 3", "a table of plain values")),
+    ("model.args.width=nan", ("model.args.width = nan is not allowed", "a finite number")),
+    ("model.args={a = 1, b = [1, inf]}", ("model.args.b = [1, inf] is not allowed",)),
     ("data.content=x", ("data.content = 'x'", "sixteen hexadecimal digits")),
     ("data.shape=3", ("data.shape = 3", "a list of one, three or four whole numbers")),
     ("data.size=0", ("data.size = 0", "whole number from 1 to 4096")),
@@ -113,6 +116,14 @@ def test_a_mistake_is_one_sentence_that_names_key_value_and_remedy(override: str
     said = message(BASE, override)
     for word in words:
         assert word in said
+
+
+@pytest.mark.parametrize("name", ["classes", "in_channels", "input_shape", "neuron", "steps"])
+def test_what_the_recipe_gives_to_a_factory_is_no_argument_of_its_own(name: str) -> None:
+    said = message(BASE, "model.name=package.module:factory", f"model.args.{name}=3")
+    assert f"model.args.{name} is not allowed, for the factory gets {name} from" in said
+    with pytest.raises(PicojouleError, match=f"model.args.{name} is given to torch.nn:Identity by picojoule itself"):
+        zoo.imported.build("torch.nn:Identity", {name: 3}, **{name: 4})
 
 
 def test_every_key_has_a_mistake_in_the_table() -> None:

@@ -50,7 +50,13 @@ def _check_size(recipe: Content) -> None:
 
 
 def _check_model(recipe: Content) -> None:
-    """Refuse arguments of a network of the zoo, which has none."""
+    """Refuse arguments of a network of the zoo, which has none, and those that the recipe gives to a factory itself."""
+    for name in recipe.model.args or {}:
+        if name in zoo.imported.GIVEN:
+            raise PicojouleError(
+                f"model.args.{name} is not allowed, for the factory gets {name} from {zoo.imported.GIVEN[name]} of the "
+                "recipe: leave it out, or give the argument another name"
+            )
     if recipe.model.args is not None and recipe.model.name in zoo.names():
         raise PicojouleError(
             f"model.args is not allowed with model.name = {recipe.model.name!r}: it is for a factory of your own, so "

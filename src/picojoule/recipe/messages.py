@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from pydantic import ValidationError
@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from picojoule.errors import foreign_letters
 from picojoule.recipe.keys import ALONE, KEYS, SECTIONS, allowed, keys_of, names
 from picojoule.recipe.phrases import either, plain, shown
+from picojoule.recipe.values import wrong_argument
 
 
 def explain(fault: ValidationError) -> str:
@@ -32,7 +33,14 @@ def explain(fault: ValidationError) -> str:
         return f"{key} is missing: take {allowed(KEYS[key])}"
     if key in SECTIONS:
         return not_a_section(key, mistake["input"])
-    return _not_allowed(key, mistake["input"])
+    given = mistake["input"]
+    wrong = wrong_argument(given) if key == "model.args" and isinstance(given, Mapping) else None
+    if wrong is not None and isinstance(wrong[0], str) and wrong[0].isidentifier():  # else the name is the mistake
+        return (
+            f"model.args.{plain(wrong[0])} = {shown(wrong[1])} is not allowed: take text, a finite number, true "
+            "or false, or a list of them"
+        )
+    return _not_allowed(key, given)
 
 
 def no_such_key(key: str, parts: Sequence[str] | None = None) -> str:

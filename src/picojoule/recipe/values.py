@@ -131,16 +131,30 @@ _PLAIN = (str, bool, int, float)
 
 def _arguments(value: Any) -> Arguments | None:
     """Check the arguments of a factory; none at all is as if they were left out."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or wrong_argument(value) is not None:
         raise ValueError(value)
-    for name, given in value.items():
-        each = given if isinstance(given, list | tuple) else [given]
-        if not (isinstance(name, str) and name.isidentifier() and all(isinstance(item, _PLAIN) for item in each)):
-            raise ValueError(value)
-        if not all(math.isfinite(item) for item in each if isinstance(item, float)):
-            raise ValueError(value)
     plain = {name: list(given) if isinstance(given, tuple) else given for name, given in value.items()}
     return Arguments(plain) if plain else None
+
+
+def wrong_argument(arguments: Mapping[Any, Any]) -> tuple[Any, Any] | None:
+    """Find the first argument of a factory that a recipe cannot hold.
+
+    Args:
+        arguments: Values by name.
+
+    Returns:
+        Its name and value; None where there is none.
+
+    >>> wrong_argument({"width": 3, "depth": math.nan})
+    ('depth', nan)
+    """
+    for name, given in arguments.items():
+        each = given if isinstance(given, list | tuple) else [given]
+        plain = isinstance(name, str) and name.isidentifier() and all(isinstance(item, _PLAIN) for item in each)
+        if not plain or not all(math.isfinite(item) for item in each if isinstance(item, float)):
+            return name, given
+    return None
 
 
 def _shape(value: Any) -> tuple[int, ...]:

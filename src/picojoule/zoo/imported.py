@@ -13,6 +13,15 @@ from torch import nn
 from picojoule.errors import PicojouleError
 from picojoule.io import factories
 
+GIVEN = {
+    "classes": "the data",
+    "in_channels": "the data",
+    "input_shape": "the data",
+    "neuron": "the section neuron",
+    "steps": "neuron.steps",
+}
+"""Arguments that a recipe gives to every factory that takes them, and where it has them from."""
+
 
 def build(name: str, arguments: Mapping[str, Any] | None = None, /, **settings: Any) -> nn.Module:
     """Call the factory behind `package.module:factory`, with those of the settings that it takes.
@@ -23,19 +32,22 @@ def build(name: str, arguments: Mapping[str, Any] | None = None, /, **settings: 
     Args:
         name: The module and the class or function in it.
         arguments: The user's own arguments, which it has to take.
-        **settings: What the factory may take, such as `classes` and `steps`; what it does not name is left out, and one
-            of the user's own arguments comes before it.
+        **settings: What the factory may take, such as `classes` and `steps`; what it does not name is left out.
 
     Returns:
         The model.
 
     Raises:
-        PicojouleError: The factory cannot be found or fails, or does not return an `nn.Module`.
+        PicojouleError: The factory cannot be found or fails, an argument has the name of a setting, or it
+            does not return an `nn.Module`.
         SystemExit: The code under that name ended the process.
 
     >>> build("torch.nn:Identity")
     Identity()
     """
+    twice = sorted(settings.keys() & (arguments or {}).keys())
+    if twice:
+        raise PicojouleError(f"model.args.{twice[0]} is given to {name} by picojoule itself: leave it out")
     factory = find(name)
     accepted = factories.accepted(factory, settings) | dict(arguments or {})
     if settings.get("steps", 1) > 1 and "steps" not in accepted:
