@@ -104,7 +104,7 @@ def reason_of(error: Exception) -> str:
     Returns:
         Its class and the first of its words.
 
-    >>> reason_of(ValueError("not\\nso"))
+    >>> reason_of(ValueError("not\nso"))
     'ValueError: not so'
     """
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # PyTorch's exporter colours its words
