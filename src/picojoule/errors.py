@@ -16,9 +16,8 @@ class PicojouleError(ValueError):
 
     The command line prints the sentence and exits with status 2; any other exception is a defect of picojoule.
 
-    >>> raise PicojouleError("steps=0 is not a valid number of time steps: give a whole number from 1 up")
-    Traceback (most recent call last):
-    picojoule.PicojouleError: steps=0 is not a valid number of time steps: give a whole number from 1 up
+    >>> print(PicojouleError("steps=0 is not a valid number of time steps: give a whole number from 1 up"))
+    steps=0 is not a valid number of time steps: give a whole number from 1 up
     """
 
 
