@@ -24,16 +24,18 @@ export PYTHONUTF8 := 1
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
+DOCUMENTS := $(wildcard docs/*.md docs/*/*.md)
+
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
 
 # The examples of a document build on each other, so one process runs them all.
 check: lint types layers  ## lint, types, layers and the fast tests
-	$(BIN)/pytest -q README.md docs/*.md
+	$(BIN)/pytest -q README.md $(DOCUMENTS)
 	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not slow" src tests
 
 test: lint types layers browser  ## everything: check, the slow tests, other frameworks, and the wheel in a clean environment
-	$(BIN)/pytest -q README.md docs/*.md
+	$(BIN)/pytest -q README.md $(DOCUMENTS)
 	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup src tests
 	$(MAKE) peers
 	$(MAKE) wheel

@@ -37,7 +37,8 @@ def _written_in(finder: doctest.DocTestFinder, module: ModuleType, found: Any) -
 
 doctest.DocTestFinder._from_module = _written_in  # type: ignore[attr-defined]
 
-pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=["README.md", "docs/*.md"]).pytest()
+_DOCUMENTS = ["README.md", "docs/*.md", "docs/*/*.md"]
+pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=_DOCUMENTS).pytest()
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,8 @@
     python docs/examples/pruning.py RUN [--prune 0 0.5 0.8] [--epochs 1] [--strength 32] [--limit N] [--threads 2]
 
 `torch.nn.utils.prune` masks the smallest weights of all layers that spikes feed. ψ follows the masks: what is pruned is
-no synapse, so the bill falls without a change of code, and the penalty with it. Prints the table of docs/pruning.md.
+no synapse, so the bill falls without a change of code, and the penalty with it. Prints the table of
+docs/how-to/pruning.md.
 """
 
 from __future__ import annotations

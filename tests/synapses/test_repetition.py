@@ -201,7 +201,7 @@ def test_indices_keep_their_meaning_in_another_batch() -> None:
 
 
 def test_a_map_of_the_same_size_has_a_psi_for_each_size_of_the_input() -> None:
-    """As `docs/counting.md` says: only the example tells how large the map behind `interpolate` is."""
+    """As `docs/explanation/counting.md` says: only the example tells how large the map behind `interpolate` is."""
 
     class Decoder(nn.Module):
         def __init__(self) -> None:

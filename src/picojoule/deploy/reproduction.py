@@ -26,7 +26,7 @@ from picojoule.synapses.snapshot import unchanged
 NEAR = 1e-4
 """The share of a sample's largest potential in a layer, and of the largest output, by which rounding may move it.
 
-Among trained networks of the zoo, two millionths were the most that it took (docs/events.md).
+Among trained networks of the zoo, two millionths were the most that it took (docs/how-to/events.md).
 """
 SCALES = (0.5, 1.0, 1.0, 2.0, 4.0, 8.0)
 """Standard deviations of the noise: the stronger it is, the more layers fire."""
