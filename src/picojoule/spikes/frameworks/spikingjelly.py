@@ -1,4 +1,8 @@
-"""SpikingJelly: `activation_based` neurons in single-step ("s") and multi-step ("m") mode."""
+"""SpikingJelly: `activation_based` neurons in single-step ("s") and multi-step ("m") mode, and the older `clock_driven`.
+
+Up to 0.0.0.0.12 (and still beside the newer package in 0.0.0.0.14) a neuron had no step mode: `IFNode` takes one step a
+call and `MultiStepIFNode` takes [T, B, …]. Only the names of the classes tell them apart.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,28 @@ from torch import nn
 from picojoule.spikes.frameworks.kinds import STEP, TIME_FIRST, Fires, Framework, Kind, Refused, Silent
 
 
+_OLD = ("spikingjelly.clock_driven.", "spikingjelly.cext.")
+_OWN_FORWARD = Refused(
+    "has a forward of its own on a neuron of the old clock_driven, so nothing says whether it takes one time step in "
+    "each call or all of them",
+    "name the class MultiStep… if it takes [T, B, …], else declare it with picojoule.declare_spiking and say in "
+    "picojoule.watch and trace where time is",
+)
+
+
 def _by_step_mode(module: nn.Module) -> Kind:
+    if any(cls.__module__.startswith(_OLD) for cls in type(module).__mro__):
+        return _by_name(module)
     return Fires(TIME_FIRST if getattr(module, "step_mode", "s") == "m" else STEP)
+
+
+def _by_name(module: nn.Module) -> Kind:
+    """Tell the old neurons apart, which have no step mode; never by the shape of what they take."""
+    classes = type(module).__mro__
+    if any(cls.__name__.startswith("MultiStep") for cls in classes):
+        return Fires(TIME_FIRST)
+    runs = next(cls for cls in classes if "forward" in vars(cls))
+    return Fires(STEP) if runs.__module__.startswith(_OLD) else _OWN_FORWARD
 
 
 _RECURRENT = Refused("holds recurrent synapses, which are not counted", "use a neuron without recurrence")
