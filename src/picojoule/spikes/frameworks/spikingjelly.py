@@ -1,4 +1,4 @@
-"""SpikingJelly: `activation_based` neurons in single-step ("s") and multi-step ("m") mode, and the older `clock_driven`.
+"""SpikingJelly: `activation_based` neurons in single-step ("s") and multi-step ("m") mode, and old `clock_driven` ones.
 
 Up to 0.0.0.0.12 (and still beside the newer package in 0.0.0.0.14) a neuron had no step mode: `IFNode` takes one step a
 call and `MultiStepIFNode` takes [T, B, …]. Only the names of the classes tell them apart.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from torch import nn
 
 from picojoule.spikes.frameworks.kinds import STEP, TIME_FIRST, Fires, Framework, Kind, Refused, Silent
-
 
 _OLD = ("spikingjelly.clock_driven.", "spikingjelly.cext.")
 _OWN_FORWARD = Refused(
