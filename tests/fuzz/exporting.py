@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from fuzz.outcome import Outcome
 from nir_reader import execute
 
 
-def exported(made: Built, outcome: Outcome) -> None:
+def exported(made: Built, outcome: Outcome, to: Collection[str]) -> None:
     if made.spec.how == "calls":
         return
     images = made.images.float().contiguous()
@@ -24,22 +25,32 @@ def exported(made: Built, outcome: Outcome) -> None:
     far = far_from_ties(made) if made.spec.neuron == "spike" else torch.zeros(made.spec.batch, dtype=torch.bool)
     if made.spec.dtype in ("half", "bfloat16"):
         far = torch.zeros_like(far)  # every other potential is a tie
-    with contextlib.suppress(Refused):
-        graph = tried(outcome, "NIR", made.model, lambda: pj.export.to_nir(made.model, made.images[:1]))
-        try:
-            (end,) = (name for name, node in graph.nodes.items() if type(node).__name__ == "Output")
-            answers = torch.from_numpy(execute(graph, images.numpy())[end])
-        except NotImplementedError:
-            outcome.notes.append("NIR has nodes that the reader does not know")
-        else:
-            _compare(outcome, "NIR", answers, expected, far)
-    with contextlib.suppress(Refused):
-        content = tried(outcome, "ONNX", made.model, lambda: pj.export.to_onnx(made.model, made.images[:1]))
-        answers = tried(outcome, "ONNX runtime", made.model, lambda: _answered(content, made.images))
-        if answers is None:
-            outcome.notes.append("ONNX has what the runtime does not know")
-        else:
-            _compare(outcome, "ONNX", answers, expected, far)
+    if "NIR" in to:
+        with contextlib.suppress(Refused):
+            _as_nir(made, outcome, images, expected, far)
+    if "ONNX" in to:
+        with contextlib.suppress(Refused):
+            _as_onnx(made, outcome, expected, far)
+
+
+def _as_nir(made: Built, outcome: Outcome, images: Tensor, expected: Tensor, far: Tensor) -> None:
+    graph = tried(outcome, "NIR", made.model, lambda: pj.export.to_nir(made.model, made.images[:1]))
+    try:
+        (end,) = (name for name, node in graph.nodes.items() if type(node).__name__ == "Output")
+        answers = torch.from_numpy(execute(graph, images.numpy())[end])
+    except NotImplementedError:
+        outcome.notes.append("NIR has nodes that the reader does not know")
+    else:
+        _compare(outcome, "NIR", answers, expected, far)
+
+
+def _as_onnx(made: Built, outcome: Outcome, expected: Tensor, far: Tensor) -> None:
+    content = tried(outcome, "ONNX", made.model, lambda: pj.export.to_onnx(made.model, made.images[:1]))
+    answers = tried(outcome, "ONNX runtime", made.model, lambda: _answered(content, made.images))
+    if answers is None:
+        outcome.notes.append("ONNX has what the runtime does not know")
+    else:
+        _compare(outcome, "ONNX", answers, expected, far)
 
 
 def _answered(content: bytes, images: Tensor) -> Tensor | None:

@@ -6,7 +6,7 @@ import contextlib
 import io
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
@@ -49,7 +49,7 @@ def _check_words(outcome: Outcome, what: str, message: str) -> None:
         outcome.failures.append((f"{what} refused in more than a sentence", message[:400]))
 
 
-def measured(spec: Spec, *, exports: bool = False) -> Outcome:
+def measured(spec: Spec, *, exports: Collection[str] = ()) -> Outcome:
     """Try one network."""
     outcome = Outcome()
     with quiet():
@@ -69,7 +69,7 @@ def measured(spec: Spec, *, exports: bool = False) -> Outcome:
         if exports:
             from fuzz.exporting import exported
 
-            exported(made, outcome)
+            exported(made, outcome, exports)
     outcome.notes = outcome.notes or ["measured"]
     return outcome
 
