@@ -19,7 +19,7 @@ from typing import Any
 
 from finished import Finished, gather, on_the_curve, write
 
-from picojoule.training.budget.budget import tolerance
+from picojoule.training.budget.control_law import tolerance
 
 
 def main() -> None:

@@ -185,11 +185,18 @@ def test_transforms_are_seen() -> None:
 
 
 def private_names(path: Path) -> Iterator[tuple[int, str]]:
-    """Attributes and imports with an underscore that are neither a class's own nor a module's of picojoule."""
+    """Attributes and imports with an underscore that are neither a class's own nor a module's of picojoule.
+
+    An attribute of one's own that has the name of one of PyTorch's counts as PyTorch's, or it would hide that one.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     own = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _name(node.value) == "self"}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and _is_private(node.attr) and node.attr not in own | NOT_OF_PYTORCH:
+        if (
+            isinstance(node, ast.Attribute)
+            and _is_private(node.attr)
+            and node.attr not in (own - STRINGS) | NOT_OF_PYTORCH
+        ):
             yield node.lineno, node.attr
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
             names = (*(node.module or "").split("."), *(alias.name for alias in node.names))

@@ -54,7 +54,7 @@ def test_the_potential_comes_back_to_the_last_bits() -> None:
     norm = nn.BatchNorm2d(16)
     nn.init.normal_(norm.weight)
     u = norm(1 * x)
-    found = recomputation.source(u)
+    found = recomputation.recomputable(u)
     assert found is not None
     with torch.no_grad():
         again = found[0].potential(found[1])
@@ -68,7 +68,7 @@ def test_a_potential_in_bfloat16_comes_back(layout: torch.memory_format) -> None
     norm = nn.BatchNorm2d(16)
     nn.init.normal_(norm.weight)
     u = norm(1 * x)
-    found = recomputation.source(u)
+    found = recomputation.recomputable(u)
     assert found is not None
     with torch.no_grad():
         again = found[0].potential(found[1])
@@ -166,7 +166,7 @@ def unusual() -> dict[str, Tensor]:
 @pytest.mark.parametrize("what", list(unusual()))
 def test_what_cannot_be_recalled_is_kept(what: str) -> None:
     u = unusual()[what]
-    assert recomputation.source(u) is None
+    assert recomputation.recomputable(u) is None
     assert spike(u, 1.0, S3NN()).sum().requires_grad
 
 

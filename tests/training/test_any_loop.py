@@ -16,7 +16,7 @@ import picojoule as pj
 import tiny
 from picojoule.errors import PicojouleError
 from picojoule.training.budget.controller import few_updates
-from picojoule.training.budget.guard import Guard as Floor
+from picojoule.training.budget.guard import LayerGuard
 from picojoule.training.budget.recovery import Recovery
 
 EPOCHS, BATCH = 8, 25
@@ -200,7 +200,7 @@ def test_what_is_no_budget_is_refused(digits: Any) -> None:
 
 
 def test_the_charge_waits_for_learning_and_rests_when_it_is_lost() -> None:
-    guard = Floor({"spike": 1.0}, classes=10)
+    guard = LayerGuard({"spike": 1.0}, classes=10)
     shares = {"spike": torch.tensor(0.5)}
     assert guard.charge(shares) == 0  # nothing is learned yet
     for _ in range(40):
@@ -211,7 +211,7 @@ def test_the_charge_waits_for_learning_and_rests_when_it_is_lost() -> None:
     assert guard.charge(shares) == 0
     guard.observe([0.0, math.log(10)])
     assert guard.charge(shares) == -0.5  # a silent layer is rewarded all the same
-    again = Floor({"spike": 1.0}, classes=10)
+    again = LayerGuard({"spike": 1.0}, classes=10)
     again.load_state_dict(guard.state_dict())
     assert again.charge(shares) == guard.charge(shares)
     again.load_state_dict([0.5])  # a checkpoint of an earlier version

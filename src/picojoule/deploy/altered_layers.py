@@ -130,7 +130,7 @@ def refuse_low_precision(tensor: Tensor, what: str) -> None:
 
     Args:
         tensor: A result of the network.
-        what: The backend that would compute it in float32.
+        what: The destination that would compute it in float32.
 
     Raises:
         PicojouleError: If its type has fewer than 32 bits.
@@ -147,7 +147,7 @@ def refuse_global_hooks(what: str) -> None:
     """Refuse hooks for every module of the process, which change what each layer does, whatever it shows itself.
 
     Args:
-        what: The backend that would leave them out.
+        what: The destination that would leave them out.
 
     Raises:
         PicojouleError: If one is registered.

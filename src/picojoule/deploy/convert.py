@@ -30,7 +30,7 @@ from picojoule.deploy.graph.batch_norm import fold_into, scale_and_shift_of
 from picojoule.deploy.graph.capture import layer_graph, network_of, refuse_hooks
 from picojoule.deploy.graph.nodes import argument, node_name, operation_name
 from picojoule.deploy.graph.pools import Pool
-from picojoule.deploy.graph.refusal import Backend, Unsupported
+from picojoule.deploy.graph.refusal import Destination, Unsupported
 from picojoule.errors import PicojouleError, reason_of
 from picojoule.kernels.torch_private import BatchNorm, ConvNd, DropoutNd
 from picojoule.neurons.lif import IF
@@ -39,7 +39,7 @@ from picojoule.neurons.time_steps import present, readout
 from picojoule.spikes.layout import TimeLayout
 from picojoule.spikes.spiking import is_spiking
 
-_BACKEND = Backend("the conversion to spikes", "cannot take")
+_DESTINATION = Destination("the conversion to spikes", "cannot take")
 
 
 def convert(net: nn.Module, steps: int = 1) -> nn.Module:
@@ -65,21 +65,21 @@ def convert(net: nn.Module, steps: int = 1) -> nn.Module:
         >>> convert(net, steps=5)(torch.zeros(7, 4)).shape
         torch.Size([7, 2])
     """
-    net = network_of(net, _BACKEND)
+    net = network_of(net, _DESTINATION)
     TimeLayout(steps)  # says what is wrong with it
     if not any(isinstance(module, QuantizedReLU) for module in net.modules()):
         raise PicojouleError(
             f"{type(net).__name__} has no quantised ReLU that could become a spiking neuron: train it with "
             "picojoule.QuantizedReLU (neuron.kind = 'qrelu')"
         )
-    refuse_hooks(net, _BACKEND)
+    refuse_hooks(net, _DESTINATION)
     for name, module in net.named_modules():
         if computes_weights(module):
-            raise _BACKEND.refusal(
+            raise _DESTINATION.refusal(
                 f"the layer {name!r} ({type(module).__name__}), whose weights are computed from others",
                 "make them plain, with torch.nn.utils.prune.remove or parametrize.remove_parametrizations",
             )
-    return _Conversion(_copied(net).eval(), steps).run()
+    return _Converter(_copied(net).eval(), steps).run()
 
 
 def _copied(net: nn.Module) -> nn.Module:
@@ -87,7 +87,7 @@ def _copied(net: nn.Module) -> nn.Module:
         return copy.deepcopy(net)
     except Exception as error:  # whatever a network holds may refuse to be copied
         raise PicojouleError(
-            f"{_BACKEND.name} works on a copy, and {type(net).__name__} cannot be copied ({reason_of(error)}): keep "
+            f"{_DESTINATION.name} works on a copy, and {type(net).__name__} cannot be copied ({reason_of(error)}): keep "
             "sparse weights, tensors with a history (detach them), locks and open files out of it"
         ) from error
 
@@ -137,12 +137,12 @@ class _Signal:
 _ANALOG = _Signal(spikes=False)
 
 
-class _Conversion:
+class _Converter:
     """One pass over the network's graph, in the order in which it runs."""
 
     def __init__(self, net: nn.Module, steps: int) -> None:
         self.net, self.steps = net, steps
-        self.graph = layer_graph(net, _BACKEND)
+        self.graph = layer_graph(net, _DESTINATION)
         self.signals: dict[fx.Node, _Signal] = {}
         self.synaptic: list[ConvNd | nn.Linear] = []
         """Layers of weights; their biases act in every step."""
@@ -150,7 +150,7 @@ class _Conversion:
 
     def run(self) -> nn.Module:
         for node in list(self.graph.nodes):
-            with _BACKEND.refusing(partial(node_name, node, self.net)):
+            with _DESTINATION.refusing(partial(node_name, node, self.net)):
                 self._visit(node)
         for module in self.synaptic:
             if module.bias is not None:
@@ -230,36 +230,36 @@ class _Conversion:
 # -------------------------------------------------------------------------------------------------------------- modules
 
 
-def _synapses(conversion: _Conversion, node: fx.Node, name: str, module: Any, signal: _Signal) -> _Signal:
+def _synapses(converter: _Converter, node: fx.Node, name: str, module: Any, signal: _Signal) -> _Signal:
     module.weight = nn.Parameter(module.weight.detach() * signal.share)  # another layer may share the old ones
-    conversion.synaptic.append(module)
+    converter.synaptic.append(module)
     return _ANALOG
 
 
-def _neuron(conversion: _Conversion, node: fx.Node, name: str, module: nn.Module, signal: _Signal) -> _Signal:
+def _neuron(converter: _Converter, node: fx.Node, name: str, module: nn.Module, signal: _Signal) -> _Signal:
     if signal.share != 1:
         raise Unsupported("let weights follow the pool", because="which pooled spikes feed directly")
-    conversion.replace(name, IF(steps=conversion.steps))
+    converter.replace(name, IF(steps=converter.steps))
     return _Signal(spikes=True)
 
 
-def _batch_norm(conversion: _Conversion, node: fx.Node, name: str, norm: Any, signal: _Signal) -> _Signal:
+def _batch_norm(converter: _Converter, node: fx.Node, name: str, norm: Any, signal: _Signal) -> _Signal:
     scale, shift = scale_and_shift_of(norm)
     if signal.spikes:
         raise Unsupported("put it before the neuron", because="a batch norm of spikes")
     (source,) = node.all_input_nodes
-    layer = conversion.net.get_submodule(str(source.target)) if source.op == "call_module" else None
+    layer = converter.net.get_submodule(str(source.target)) if source.op == "call_module" else None
     if not isinstance(layer, ConvNd | nn.Linear) or len(source.users) != 1:
-        conversion.replace(name, Affine(scale, shift / conversion.steps))
+        converter.replace(name, Affine(scale, shift / converter.steps))
         return _ANALOG
     if isinstance(layer, nn.Linear):
         if norm.num_features != layer.out_features:
             raise Unsupported(_FLATTEN_FIRST, because=_FURTHER_AXES)
-        with conversion.graph.inserting_before(source):
-            source.args = (conversion.graph.call_function(features_only, (source.args[0], name)),)
+        with converter.graph.inserting_before(source):
+            source.args = (converter.graph.call_function(features_only, (source.args[0], name)),)
     fold_into(layer, norm)
     node.replace_all_uses_with(source)
-    conversion.graph.erase_node(node)
+    converter.graph.erase_node(node)
     return _ANALOG
 
 
@@ -284,33 +284,33 @@ def features_only(x: Tensor, norm: str) -> Tensor:
         PicojouleError: If the input is not [batch, features].
     """
     if x.dim() != 2:
-        raise _BACKEND.refusal(f"the layer {norm!r}, {_FURTHER_AXES}", _FLATTEN_FIRST)
+        raise _DESTINATION.refusal(f"the layer {norm!r}, {_FURTHER_AXES}", _FLATTEN_FIRST)
     return x
 
 
-def _average_pool(conversion: _Conversion, node: fx.Node, name: str, module: Any, signal: _Signal) -> _Signal:
+def _average_pool(converter: _Converter, node: fx.Node, name: str, module: Any, signal: _Signal) -> _Signal:
     if not signal.spikes:
         return signal
     pool = Pool.of_module(module)
     if not pool.is_even:
         raise Unsupported("pool without ceil_mode and padding", because="whose windows have different sizes")
     summing = type(module)(module.kernel_size, module.stride, module.padding, divisor_override=1)
-    conversion.replace(name, summing)
+    converter.replace(name, summing)
     return _Signal(spikes=True, share=signal.share / pool.divisor)
 
 
-def _remove(conversion: _Conversion, node: fx.Node, name: str, module: nn.Module, signal: _Signal) -> _Signal:
+def _remove(converter: _Converter, node: fx.Node, name: str, module: nn.Module, signal: _Signal) -> _Signal:
     node.replace_all_uses_with(node.all_input_nodes[0])
-    conversion.graph.erase_node(node)
+    converter.graph.erase_node(node)
     return signal
 
 
-def _flatten(conversion: _Conversion, node: fx.Node, name: str, module: Any, signal: _Signal) -> _Signal:
+def _flatten(converter: _Converter, node: fx.Node, name: str, module: Any, signal: _Signal) -> _Signal:
     _refuse_batch_axis([module.start_dim])
     return signal
 
 
-_ModuleRule = Callable[[_Conversion, fx.Node, str, Any, _Signal], _Signal]
+_ModuleRule = Callable[[_Converter, fx.Node, str, Any, _Signal], _Signal]
 _MODULES: dict[type[nn.Module] | tuple[type[nn.Module], ...], _ModuleRule] = {
     (ConvNd, nn.Linear): _synapses,
     QuantizedReLU: _neuron,
@@ -332,19 +332,19 @@ def _remedy(module: nn.Module) -> str:
 # ------------------------------------------------------------------------------------------------------------ functions
 
 
-def _add(conversion: _Conversion, node: fx.Node) -> _Signal:
+def _add(converter: _Converter, node: fx.Node) -> _Signal:
     if node.kwargs.get("alpha", 1) != 1:
         raise Unsupported("put the factor into the weights", because="which has a factor alpha")
-    return conversion.common_signal([*node.args, *(v for k, v in node.kwargs.items() if k != "alpha")])
+    return converter.common_signal([*node.args, *(v for k, v in node.kwargs.items() if k != "alpha")])
 
 
-def _concatenate(conversion: _Conversion, node: fx.Node) -> _Signal:
+def _concatenate(converter: _Converter, node: fx.Node) -> _Signal:
     _refuse_batch_axis([argument(node, 1, "dim", "axis", default=0)])
-    return conversion.common_signal(argument(node, 0, "tensors"))
+    return converter.common_signal(argument(node, 0, "tensors"))
 
 
-def _reduce(conversion: _Conversion, node: fx.Node) -> _Signal:
-    signal = conversion.common_signal([argument(node, 0, "input")])
+def _reduce(converter: _Converter, node: fx.Node) -> _Signal:
+    signal = converter.common_signal([argument(node, 0, "input")])
     if signal.spikes:
         raise Unsupported("use nn.AvgPool2d, whose k² is known", because="which takes spikes")
     dims = argument(node, 1, "dim", "axis")
@@ -352,9 +352,9 @@ def _reduce(conversion: _Conversion, node: fx.Node) -> _Signal:
     return signal
 
 
-def _reshape(conversion: _Conversion, node: fx.Node) -> _Signal:
+def _reshape(converter: _Converter, node: fx.Node) -> _Signal:
     _refuse_batch_axis([argument(node, 1, "start_dim", default=0)])
-    return conversion.common_signal([argument(node, 0, "input")])
+    return converter.common_signal([argument(node, 0, "input")])
 
 
 def _refuse_batch_axis(dims: Iterable[Any]) -> None:
@@ -362,7 +362,7 @@ def _refuse_batch_axis(dims: Iterable[Any]) -> None:
         raise Unsupported("say which other axes are meant", because="which goes along the batch")
 
 
-_FunctionRule = Callable[[_Conversion, fx.Node], _Signal]
+_FunctionRule = Callable[[_Converter, fx.Node], _Signal]
 _FUNCTIONS: dict[str, _FunctionRule] = {
     **dict.fromkeys((operator.add.__name__, operator.iadd.__name__), _add),
     "cat": _concatenate,

@@ -39,7 +39,7 @@ class Task(Generic[Value]):
         self._claim = _thread.allocate_lock()
         self._waiters: list[_thread.LockType] = []
         self._over = False
-        self._values: list[Value] = []
+        self._returned: list[Value] = []
         self._fault: BaseException | None = None
 
     def start(self) -> None:
@@ -58,7 +58,7 @@ class Task(Generic[Value]):
             self._wait()
         if self._fault is not None:
             raise self._fault
-        return self._values[0]
+        return self._returned[0]
 
     def _wait(self) -> None:
         waiter = _thread.allocate_lock()  # its own, so an interruption may leave it locked
@@ -76,7 +76,7 @@ class Task(Generic[Value]):
         try:
             if _exiting:
                 raise SystemExit("the interpreter is about to exit")
-            self._values.append(self._work())
+            self._returned.append(self._work())
         except BaseException as fault:
             self._fault = fault
         finally:

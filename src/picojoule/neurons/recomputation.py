@@ -22,8 +22,8 @@ from picojoule.kernels.switches import Switch
 from picojoule.kernels.torch_private import saved_batch_norm, version
 
 
-class Source(NamedTuple):
-    """Where a potential comes from: the input of a batch norm, its γ and β, and the statistics of the batch."""
+class NormalizedPotential(NamedTuple):
+    """A potential straight from a batch norm: the norm's input, its γ and β, and the statistics of the batch."""
 
     x: Tensor
     weight: Tensor
@@ -51,7 +51,7 @@ class Source(NamedTuple):
         return torch.addcmul(shift.view(shape), self.x, scale.view(shape))
 
 
-def source(u: Tensor) -> tuple[Source, float] | None:
+def recomputable(u: Tensor) -> tuple[NormalizedPotential, float] | None:
     """Find the batch norm that a potential comes from.
 
     Args:
@@ -63,10 +63,10 @@ def source(u: Tensor) -> tuple[Source, float] | None:
 
     >>> norm, x = torch.nn.BatchNorm1d(3), torch.randn(5, 3, requires_grad=True)
     >>> u = norm(2 * x)
-    >>> kept, eps = source(u)
-    >>> torch.allclose(kept.potential(eps), u)
+    >>> normalized, eps = recomputable(u)
+    >>> torch.allclose(normalized.potential(eps), u)
     True
-    >>> source(2 * u) is None
+    >>> recomputable(2 * u) is None
     True
     """
     if not Switch.RECOMPUTATION.is_on or u.dtype not in _WEIGHTS or u.grad_fn is None:
@@ -78,7 +78,7 @@ def source(u: Tensor) -> tuple[Source, float] | None:
         return None
     if saved.x.dtype != u.dtype or saved.x.stride() != u.stride():
         return None
-    return Source(*saved[:-1]), saved.eps
+    return NormalizedPotential(*saved[:-1]), saved.eps
 
 
 _WEIGHTS = {torch.float32: torch.float32, torch.float64: torch.float64, torch.bfloat16: torch.float32}

@@ -106,7 +106,7 @@ class _Heaviside(Function):
     def setup_context(ctx: Any, inputs: tuple[Tensor, float, Surrogate], output: Tensor) -> None:
         u, ctx.threshold, ctx.surrogate = inputs
         ctx.eps = None
-        if is_eager(u) and (found := recomputation.source(u)) is not None:
+        if is_eager(u) and (found := recomputation.recomputable(u)) is not None:
             kept, ctx.eps = found
             ctx.save_for_backward(*kept)
         else:
@@ -115,7 +115,7 @@ class _Heaviside(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         saved = ctx.saved_tensors
-        u = saved[0] if ctx.eps is None else recomputation.Source(*saved).potential(ctx.eps)
+        u = saved[0] if ctx.eps is None else recomputation.NormalizedPotential(*saved).potential(ctx.eps)
         surrogate: Surrogate = ctx.surrogate
         if isinstance(surrogate, Fused) and _has_its_own_product(surrogate) and _fits_one_pass(grad, u):
             return surrogate.times(grad, u, ctx.threshold), None, None

@@ -24,7 +24,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Cost:
     """The cost of one experiment at one scale.
 
     Attributes:
@@ -32,7 +32,7 @@ class Estimate:
         done: Those that are finished.
         seconds: The time for all of it, as if nothing were done yet.
 
-    >>> str(Estimate(37, 12, 5400)), str(Estimate(0, 0, 0.2))
+    >>> str(Cost(37, 12, 5400)), str(Cost(0, 0, 0.2))
     ('37 runs, 12 done, 1.5 h', '0 runs, 1 s')
     """
 
@@ -55,7 +55,7 @@ class Line:
     """
 
     experiment: NamedExperiment
-    scales: dict[Size, Estimate]
+    scales: dict[Size, Cost]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the line as plain values, as `picojoule paper list --json` prints it."""
@@ -127,7 +127,7 @@ def _one_each(recipes: Iterable[Recipe]) -> Iterable[Recipe]:
     return {recipe.model.name: recipe for recipe in recipes}.values()
 
 
-def _estimate(named: NamedExperiment, scale: Scale, step_times: StepTimes, into: Path) -> Estimate:
+def _estimate(named: NamedExperiment, scale: Scale, step_times: StepTimes, into: Path) -> Cost:
     """Estimate the cost of one experiment at one scale, its runs side by side on all cores."""
     recipes = named.experiment.recipes(scale)
     needed: dict[str, float] = {}
@@ -138,4 +138,4 @@ def _estimate(named: NamedExperiment, scale: Scale, step_times: StepTimes, into:
     side_by_side = sum(needed.values()) / cores()
     seconds = max(side_by_side, max(ends.values(), default=0.0)) + named.experiment.extra_seconds(scale, step_times)
     done = sum(Run(into / name).finished for name in needed)
-    return Estimate(len(recipes), done, seconds)
+    return Cost(len(recipes), done, seconds)

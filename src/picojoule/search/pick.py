@@ -107,7 +107,7 @@ class Miss:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Pick:
     """The network that was chosen, or those that came nearest.
 
     Attributes:
@@ -187,7 +187,7 @@ def _shown(network: Network, key: str, form: Callable[[float], str]) -> str:
     return form(network.mean("test", key)) + ("" if spread is None else f" ± {form(spread)}")
 
 
-def pick(folder: str | os.PathLike[str], limits: Limits) -> Choice:
+def pick(folder: str | os.PathLike[str], limits: Limits) -> Pick:
     """Choose the cheapest network that satisfies the limits; the most accurate one where only energy is limited.
 
     Args:
@@ -211,10 +211,10 @@ def pick(folder: str | os.PathLike[str], limits: Limits) -> Choice:
     misses = [_miss(network, limits, baseline) for network in networks]
     good = [miss.network for miss in misses if miss.accuracy <= 0 and miss.joules <= 0]
     if not good:
-        return Choice(limits, len(networks), baseline, None, _nearest(misses))
+        return Pick(limits, len(networks), baseline, None, _nearest(misses))
     if limits.on_accuracy:
-        return Choice(limits, len(networks), baseline, min(good, key=lambda n: n.mean("validation", "joules")))
-    return Choice(limits, len(networks), baseline, max(good, key=lambda n: n.mean("validation", "accuracy")))
+        return Pick(limits, len(networks), baseline, min(good, key=lambda n: n.mean("validation", "joules")))
+    return Pick(limits, len(networks), baseline, max(good, key=lambda n: n.mean("validation", "accuracy")))
 
 
 def _miss(network: Network, limits: Limits, baseline: Network | None) -> Miss:

@@ -20,7 +20,7 @@ _UNIT = ("clone", "contiguous", "positive", *_CUTTING)
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Multiple:
     """A number times a tensor."""
 
     base: Tensor
@@ -28,7 +28,7 @@ class _Part:
     cut: bool = False
     """Whether gradients do not pass it."""
 
-    def times(self, factor: float | Tensor) -> _Part:
+    def times(self, factor: float | Tensor) -> _Multiple:
         return replace(self, factor=self.factor * factor)
 
 
@@ -40,7 +40,7 @@ class Copies:
     """
 
     def __init__(self) -> None:
-        self._parts: dict[int, tuple[Tensor, _Part, tuple[int, int]]] = {}
+        self._parts: dict[int, tuple[Tensor, _Multiple, tuple[int, int]]] = {}
         """By identity: the tensor, what it is a part of, and the versions of the two then."""
         self.gradients = True
         """Whether the model has gradients switched on; the structural pass keeps them on whatever it does."""
@@ -80,7 +80,7 @@ class Copies:
             part = replace(part, cut=part.cut or self.cuts(name))
             self._parts[id(out)] = (out, part, (version(out), version(part.base)))
 
-    def _scaled(self, name: str, call: Call) -> _Part | None:
+    def _scaled(self, name: str, call: Call) -> _Multiple | None:
         x, other = call.argument(0, "input"), call.argument(1, "other")
         if name in _UNIT or name == "neg":
             return self._of(x).times(-1 if name == "neg" else 1)
@@ -93,7 +93,7 @@ class Copies:
             constant = None
         return None if constant is None else self._of(x).times(1 / constant if "div" in name else constant)
 
-    def _sum(self, name: str, call: Call) -> _Part | None:
+    def _sum(self, name: str, call: Call) -> _Multiple | None:
         """Add both terms of a sum, if they are parts of the same tensor."""
         first, second = call.argument(0, "input"), call.argument(1, "other")
         if name.removesuffix("_") not in ("add", "sub", "subtract") or not (
@@ -104,14 +104,14 @@ class Copies:
         other = other.times((1 if name.startswith("add") else -1) * call.kwargs.get("alpha", 1))
         if one.base is not other.base:
             return None
-        return _Part(one.base, one.factor + other.factor, one.cut or other.cut)
+        return _Multiple(one.base, one.factor + other.factor, one.cut or other.cut)
 
-    def _of(self, tensor: Tensor) -> _Part:
+    def _of(self, tensor: Tensor) -> _Multiple:
         if id(tensor) in self._parts:
             _, part, versions = self._parts[id(tensor)]
             if versions == (version(tensor), version(part.base)):  # neither was overwritten since
                 return part
-        return _Part(tensor)
+        return _Multiple(tensor)
 
 
 def _fits(constant: Tensor, x: Tensor) -> bool:

@@ -31,10 +31,8 @@ from picojoule.synapses.snapshot import unchanged
 from picojoule.synapses.table import Synapses
 from picojoule.synapses.trace import trace
 from picojoule.training.budget.batch_norm import by_batch_statistics
-from picojoule.training.budget.budget import Budget as Law
-from picojoule.training.budget.budget import tolerance
-from picojoule.training.budget.guard import FLOOR
-from picojoule.training.budget.guard import Guard as Floor
+from picojoule.training.budget.control_law import ControlLaw, tolerance
+from picojoule.training.budget.guard import FLOOR, LayerGuard
 from picojoule.training.loop_arguments import (
     check_inputs,
     check_number,
@@ -88,7 +86,7 @@ class Guard:
         check_number("floor", floor, "a firing rate", below=1.0)
         self.penalty = Penalty(synapses, kind)
         self._floor, self._classes = floor, classes
-        self._law: Floor | None = None
+        self._law: LayerGuard | None = None
         self._seen: list[float] = []
 
     def __call__(self, activity: Activity, cross_entropy: Tensor | None = None) -> Tensor:
@@ -115,9 +113,9 @@ class Guard:
         self._seen = law.observations(shares, 0.0 if cross_entropy is None else cross_entropy.item())
         return law.charge(shares)
 
-    def _guard(self, steps: int) -> Floor:
+    def _guard(self, steps: int) -> LayerGuard:
         if self._law is None:
-            self._law = Floor(self.penalty.by_layer_at_one(steps), self._floor, self._classes)
+            self._law = LayerGuard(self.penalty.by_layer_at_one(steps), self._floor, self._classes)
         return self._law
 
     def step(self) -> None:
@@ -208,7 +206,7 @@ class Budget:
         self.net, self._sample, self._steps, self._hardware = net, sample, steps, price_list(hardware)
         self.synapses = trace(net, _one_sample(sample, steps), steps=steps)
         self.guard = Guard(self.synapses, classes, kind)
-        self._law = Law(wanted, _STRETCHES, updates // _STRETCHES)
+        self._law = ControlLaw(wanted, _STRETCHES, updates // _STRETCHES)
         self._length, self._update = updates // _STRETCHES, 0
         self._asked = {"budget": wanted, "updates": updates}
 

@@ -12,7 +12,7 @@ from picojoule.runs.checkpoint import Checkpoint
 from picojoule.runs.metrics import EpochMetrics
 from picojoule.runs.model import load_weights
 from picojoule.training.budget.controller import BudgetController
-from picojoule.training.budget.guard import Guard
+from picojoule.training.budget.guard import LayerGuard
 from picojoule.training.budget.recovery import Recovery
 from picojoule.training.distributed import gathered
 from picojoule.training.kernel_choices import CHOICES, choices_to_tensor, restore_choices
@@ -21,7 +21,7 @@ from picojoule.training.process import Learner, RunProcess
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """How far a run has come.
 
     Attributes:
@@ -51,11 +51,11 @@ class Checkpoints:
 
     process: RunProcess
     learner: Learner
-    guard: Guard | None
+    guard: LayerGuard | None
     controller: BudgetController | None
     recovery: Recovery | None = None
 
-    def write(self, progress: Progress) -> None:
+    def write(self, progress: RunProgress) -> None:
         """Write a checkpoint; every process has to call this.
 
         Args:
@@ -87,7 +87,7 @@ class Checkpoints:
             notes["recovery"] = self.recovery.state_dict()
         self.process.run.write_checkpoint(Checkpoint(progress.epoch, progress.batch, {**tensors, **each}, notes))
 
-    def resume(self) -> Progress:
+    def resume(self) -> RunProgress:
         """Put everything back as it was when the last good checkpoint was written.
 
         Returns:
@@ -99,7 +99,7 @@ class Checkpoints:
         process, fabric = self.process, self.process.fabric
         checkpoint = process.run.last_checkpoint(process.say)
         if checkpoint is None:
-            return Progress()
+            return RunProgress()
         tensors = checkpoint.tensors
         where = f"the checkpoint's weights in {process.run.path}"
         load_weights(self.learner.model, _below("model.", tensors), where)
@@ -125,7 +125,7 @@ class Checkpoints:
         # Each process its own, or with another number of them whatever adds up to the same.
         sums = EpochSums.from_tensor(tensors["sums"][rank::world].sum(0))
         metrics = [EpochMetrics.parse(entry) for entry in checkpoint.notes["metrics"]]
-        return Progress(checkpoint.epoch, checkpoint.batch, sums, metrics)
+        return RunProgress(checkpoint.epoch, checkpoint.batch, sums, metrics)
 
     def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
         """Give the optimiser the state that a checkpoint holds."""

@@ -21,7 +21,7 @@ from picojoule.runs.result import LayerResult, RunResult, Split
 from picojoule.runs.verdict import verdict
 from picojoule.training.budget.controller import BudgetController
 from picojoule.training.budget.recovery import LOWER, Recovery
-from picojoule.training.checkpoints import Checkpoints, Progress
+from picojoule.training.checkpoints import Checkpoints, RunProgress
 from picojoule.training.distributed import all_reduced, measure, summed
 from picojoule.training.kernel_choices import kernels_result
 from picojoule.training.objective import EpochSums, Objective, guard_of
@@ -72,7 +72,7 @@ class Training:
             self._train_epoch(progress, stop)
             self._check_weights(epoch)
             entry = self._epoch_metrics(epoch, progress.sums, time.monotonic() - began)
-            progress = Progress(epoch + 1, metrics=[*progress.metrics, entry])
+            progress = RunProgress(epoch + 1, metrics=[*progress.metrics, entry])
             if process.is_first:
                 process.run.write_metrics(progress.metrics)
             self._checkpoints.write(progress)
@@ -82,7 +82,7 @@ class Training:
                 raise Interrupted(f"stopped after epoch {epoch + 1}; the same command goes on from there")
         self._finish()
 
-    def _train_epoch(self, progress: Progress, stop: Stop) -> None:
+    def _train_epoch(self, progress: RunProgress, stop: Stop) -> None:
         """Train on the batches of an epoch that are not done yet, and note them in the progress."""
         process, learner, epoch = self._process, self._learner, progress.epoch
         fabric = process.fabric

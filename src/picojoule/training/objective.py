@@ -13,7 +13,7 @@ from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
 from picojoule.spikes.watch import watch
 from picojoule.synapses.table import Synapses
-from picojoule.training.budget.guard import Guard
+from picojoule.training.budget.guard import LayerGuard
 from picojoule.training.process import Learner
 
 
@@ -36,7 +36,7 @@ def penalty_of(recipe: Recipe, synapses: Synapses, reference: float | None) -> P
     return TargetPenalty(synapses, settings.target * (1.0 if reference is None else reference))
 
 
-def guard_of(recipe: Recipe, penalty: Penalty | TargetPenalty | None) -> Guard | None:
+def guard_of(recipe: Recipe, penalty: Penalty | TargetPenalty | None) -> LayerGuard | None:
     """Build the guard of the firing rates, if the recipe asks for one.
 
     Args:
@@ -49,7 +49,7 @@ def guard_of(recipe: Recipe, penalty: Penalty | TargetPenalty | None) -> Guard |
     wanted = recipe.penalty.budget is not None if recipe.penalty.guard is None else recipe.penalty.guard
     if not wanted or not isinstance(penalty, Penalty):
         return None
-    return Guard(penalty.by_layer_at_one(recipe.neuron.steps), classes=recipe.classes)
+    return LayerGuard(penalty.by_layer_at_one(recipe.neuron.steps), classes=recipe.classes)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Objective:
 
     learner: Learner
     steps: int
-    guard: Guard | None
+    guard: LayerGuard | None
 
     def evaluate(self, images: Tensor, labels: Tensor, strength: float) -> BatchResult:
         """Show a batch to the network in training and compute its loss.

@@ -28,13 +28,13 @@ __all__ = ["CNN7", "VGG11", "ResNet18", "ZooModel", "create", "imported", "names
 ZooModel: TypeAlias = CNN7 | VGG11 | ResNet18
 
 
-class _Entry(NamedTuple):
+class _Architecture(NamedTuple):
     build: type[ZooModel]
     in_channels: int
 
 
-_MODELS: Mapping[str, _Entry] = MappingProxyType(
-    {"cnn7": _Entry(CNN7, 1), "vgg11": _Entry(VGG11, 3), "resnet18": _Entry(ResNet18, 3)}
+_MODELS: Mapping[str, _Architecture] = MappingProxyType(
+    {"cnn7": _Architecture(CNN7, 1), "vgg11": _Architecture(VGG11, 3), "resnet18": _Architecture(ResNet18, 3)}
 )
 
 

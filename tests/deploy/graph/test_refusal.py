@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import picojoule as pj
-from picojoule.deploy.graph.refusal import Backend, Unsupported
+from picojoule.deploy.graph.refusal import Destination, Unsupported
 
-BACKEND = Backend("the machine", "cannot run", otherwise=", or ask", remedy="use another")
+DESTINATION = Destination("the machine", "cannot run", otherwise=", or ask", remedy="use another")
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ BACKEND = Backend("the machine", "cannot run", otherwise=", or ask", remedy="use
     ],
 )
 def test_the_sentence(reason: Unsupported, sentence: str) -> None:
-    with pytest.raises(pj.PicojouleError) as refusal, BACKEND.refusing(lambda: "the layer"):
+    with pytest.raises(pj.PicojouleError) as refusal, DESTINATION.refusing(lambda: "the layer"):
         raise reason
     assert str(refusal.value) == sentence
 
 
 def test_other_errors_pass() -> None:
-    with pytest.raises(KeyError), BACKEND.refusing(lambda: "the layer"):
+    with pytest.raises(KeyError), DESTINATION.refusing(lambda: "the layer"):
         raise KeyError
 
 
@@ -62,7 +62,7 @@ WAYS = {
 
 @pytest.mark.parametrize("inner", [True, False])
 @pytest.mark.parametrize("way", WAYS)
-def test_every_backend_names_an_operation_in_the_same_words(way: str, inner: bool) -> None:
+def test_every_destination_names_an_operation_in_the_same_words(way: str, inner: bool) -> None:
     where = "the layer 'block'" if inner else "the network's own forward pass"
     with pytest.raises(pj.PicojouleError, match=rf"^the {way}.* cannot \w+ the operation 'sin' in {where}: "):
         WAYS[way](inner)

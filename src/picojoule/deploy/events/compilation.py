@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from picojoule.deploy.events.builder import WeightType
 from picojoule.deploy.events.engine import Engine, load_kernels
-from picojoule.deploy.events.lowering import BACKEND, lower
+from picojoule.deploy.events.lowering import DESTINATION, lower
 from picojoule.deploy.graph.capture import network_of, shaped_layer_graph
 from picojoule.deploy.reproduction import difference, probes
 from picojoule.errors import PicojouleError, unknown
@@ -49,17 +49,19 @@ def compile(model: nn.Module, example: Tensor, *, weights: WeightType = "float32
         raise unknown("weights", str(weights), ("float32", "int8"))
     if type(threads) is not int or threads < 1:
         raise PicojouleError(f"threads={threads!r} is not a number of threads: give a whole number from 1 up")
-    model = network_of(model, BACKEND)
+    model = network_of(model, DESTINATION)
     for name, layer in spiking_modules(model).items():
         if type(layer) is not Spike:
-            raise BACKEND.refusal(f"the layer {name!r} ({type(layer).__name__})", "use picojoule.Spike as its neuron")
+            raise DESTINATION.refusal(
+                f"the layer {name!r} ({type(layer).__name__})", "use picojoule.Spike as its neuron"
+            )
     if not isinstance(example, Tensor):
         raise PicojouleError(
             f"the event engine needs a tensor as its example, not {type(example).__name__}: give a batch of images"
         )
     load_kernels()  # before anything that takes time
     synapses = trace(model, example)
-    with shaped_layer_graph(model, tuple(example.shape[1:]), BACKEND) as graph:
+    with shaped_layer_graph(model, tuple(example.shape[1:]), DESTINATION) as graph:
         programs = [lower(model, graph, stored) for stored in dict.fromkeys(("float32", weights))]
     engines = [Engine(program, synapses, threads) for program in programs]
     images = probes(example.to(next(model.parameters(), example)))

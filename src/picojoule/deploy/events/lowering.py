@@ -30,10 +30,10 @@ from picojoule.deploy.events.program import Map, Opcode, Program
 from picojoule.deploy.events.synapses import convolution, linear
 from picojoule.deploy.events.values import Analog, Buffer, Value, map_of, value_of
 from picojoule.deploy.graph.nodes import node_name, shape_of
-from picojoule.deploy.graph.refusal import Backend, Unsupported
+from picojoule.deploy.graph.refusal import Destination, Unsupported
 from picojoule.neurons.spike import Spike
 
-BACKEND = Backend("the event engine", "cannot run", otherwise=", or use the dense engine")
+DESTINATION = Destination("the event engine", "cannot run", otherwise=", or use the dense engine")
 
 
 def lower(model: nn.Module, graph: fx.Graph, weights: WeightType = "float32") -> Program:
@@ -66,7 +66,7 @@ class _Lowering:
 
     def run(self, graph: fx.Graph) -> Program:
         for node in graph.nodes:
-            with BACKEND.refusing(partial(node_name, node, self.model)):
+            with DESTINATION.refusing(partial(node_name, node, self.model)):
                 self.visit(node, shape_of(node))
         return self.builder.build(self.input_shape, self.output_shape)
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from picojoule.deploy.export.backends import ONNX
+from picojoule.deploy.export.destinations import ONNX
 from picojoule.deploy.export.verification import refuse_difference
 from picojoule.deploy.graph.capture import evaluating
 from picojoule.deploy.graph.nodes import first_of

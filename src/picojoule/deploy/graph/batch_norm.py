@@ -4,7 +4,7 @@ With the statistics μ, σ² and the parameters γ, β (1 and 0 where there are 
 
     y = γ (x − μ)/√(σ² + ε) + β = scale · x + shift,   scale = γ/√(σ² + ε),   shift = β − μ · scale.
 
-Every backend takes scale and shift from here, in the precision that it computes in: the event engine and NIR in
+Every destination takes scale and shift from here, in the precision that it computes in: the event engine and NIR in
 float64, which they round once at the end, the conversion in the network's own.
 """
 

@@ -15,19 +15,19 @@ from torch import Tensor, fx, nn
 
 from picojoule.deploy.altered_layers import alteration, hooks_of, refuse_global_hooks, refuse_low_precision
 from picojoule.deploy.graph.nodes import SHAPE
-from picojoule.deploy.graph.refusal import Backend
+from picojoule.deploy.graph.refusal import Destination
 from picojoule.errors import PicojouleError, reason_of
 from picojoule.spikes.spiking import is_spiking, unwrap
 from picojoule.synapses.snapshot import unchanged
 from picojoule.zoo.dropout import Dropout
 
 
-def network_of(model: nn.Module, backend: Backend) -> nn.Module:
+def network_of(model: nn.Module, destination: Destination) -> nn.Module:
     """Take the user's own module out of its wrappers.
 
     Args:
         model: The network, perhaps wrapped by `torch.compile`, DDP or Fabric.
-        backend: Who asks.
+        destination: What the graph is for.
 
     Returns:
         The network itself.
@@ -37,26 +37,26 @@ def network_of(model: nn.Module, backend: Backend) -> nn.Module:
     """
     model = unwrap(model)
     if not isinstance(model, nn.Module):
-        raise PicojouleError(f"{backend.name} needs an nn.Module, not {type(model).__name__}: give it the network")
+        raise PicojouleError(f"{destination.name} needs an nn.Module, not {type(model).__name__}: give it the network")
     return model
 
 
-def refuse_hooks(model: nn.Module, backend: Backend) -> None:
+def refuse_hooks(model: nn.Module, destination: Destination) -> None:
     """Refuse what acts on the network as a whole and stands in none of its layers.
 
     Args:
         model: The network.
-        backend: Who would leave it out.
+        destination: What would leave it out.
 
     Raises:
         PicojouleError: If the network has hooks or a forward pass set on the instance, or if hooks for all modules of
             the process are registered.
     """
-    refuse_global_hooks(backend.name)
+    refuse_global_hooks(destination.name)
     if hooks_of(model) is not None or "forward" in vars(model):
         raise PicojouleError(
-            f"{type(model).__name__} has hooks, or a forward pass set on the instance, which {backend.name} would "
-            f"leave out: make them part of its class's forward pass{backend.otherwise}"
+            f"{type(model).__name__} has hooks, or a forward pass set on the instance, which {destination.name} would "
+            f"leave out: make them part of its class's forward pass{destination.otherwise}"
         )
 
 
@@ -83,12 +83,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def layer_graph(model: nn.Module, backend: Backend) -> fx.Graph:
+def layer_graph(model: nn.Module, destination: Destination) -> fx.Graph:
     """Capture the graph of a network's layers.
 
     Args:
         model: The network, in the mode in which it is to be captured.
-        backend: Who asks.
+        destination: What the graph is for.
 
     Returns:
         The graph, not yet checked against the network.
@@ -97,8 +97,8 @@ def layer_graph(model: nn.Module, backend: Backend) -> fx.Graph:
         PicojouleError: If the forward pass cannot be followed without numbers.
 
     Example:
-        >>> backend = Backend("the example", "cannot take")
-        >>> graph = layer_graph(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), backend)
+        >>> destination = Destination("the example", "cannot take")
+        >>> graph = layer_graph(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), destination)
         >>> [node.target for node in graph.nodes]
         ['input', '0', '1', 'output']
     """
@@ -107,11 +107,11 @@ def layer_graph(model: nn.Module, backend: Backend) -> fx.Graph:
     except PicojouleError:
         raise
     except Exception as error:  # a forward pass may raise anything when it is given no numbers
-        raise _not_followed(model, error, backend) from error
+        raise _not_followed(model, error, destination) from error
 
 
 @contextmanager
-def shaped_layer_graph(model: nn.Module, shape: tuple[int, ...], backend: Backend) -> Iterator[fx.Graph]:
+def shaped_layer_graph(model: nn.Module, shape: tuple[int, ...], destination: Destination) -> Iterator[fx.Graph]:
     """Capture the graph of a network's layers in evaluation mode, with the shape of every result.
 
     Inside the block the model is as a forward pass leaves it, so that weights which it computes (weight norm, pruning)
@@ -121,7 +121,7 @@ def shaped_layer_graph(model: nn.Module, shape: tuple[int, ...], backend: Backen
     Args:
         model: The network.
         shape: The shape of one sample, without the batch axis.
-        backend: Who asks.
+        destination: What the graph is for.
 
     Yields:
         The graph; `nodes.shape_of` reads the shapes.
@@ -130,17 +130,17 @@ def shaped_layer_graph(model: nn.Module, shape: tuple[int, ...], backend: Backen
         PicojouleError: If the forward pass cannot be followed, fails for a single sample, computes in a lower precision
             than float32, returns anything but one tensor, or returns something else than its graph.
     """
-    refuse_hooks(model, backend)
+    refuse_hooks(model, destination)
     with evaluating(model):
         noise = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
         noise = noise.to(next(model.parameters(), noise))
-        expected = _answer(model, noise.clone(), backend)
-        graph = layer_graph(model, backend)
-        answer = _propagate_shapes(model, graph, noise.clone(), backend)
+        expected = _answer(model, noise.clone(), destination)
+        graph = layer_graph(model, destination)
+        answer = _propagate_shapes(model, graph, noise.clone(), destination)
         if not isinstance(expected, Tensor) or not isinstance(answer, Tensor) or not torch.equal(expected, answer):
             raise PicojouleError(
                 f"{type(model).__name__} returns something else than its graph: let it return one tensor, and "
-                f"overwrite nothing in place in its forward pass (write x = x + y){backend.otherwise}"
+                f"overwrite nothing in place in its forward pass (write x = x + y){destination.otherwise}"
             )
         yield graph
 
@@ -154,30 +154,30 @@ class _LayerTracer(fx.Tracer):
 class _ShapePropagation(fx.Interpreter):
     """Runs the graph once and notes the shape of each result; None for what is not a tensor."""
 
-    def __init__(self, module: fx.GraphModule, backend: Backend) -> None:
+    def __init__(self, module: fx.GraphModule, destination: Destination) -> None:
         super().__init__(module)
         self.extra_traceback = False  # a refusal is one sentence
-        self.backend = backend
+        self.destination = destination
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
         n.meta[SHAPE] = tuple(result.shape) if isinstance(result, Tensor) else None
         if isinstance(result, Tensor):
-            refuse_low_precision(result, self.backend.name)
+            refuse_low_precision(result, self.destination.name)
         return result
 
 
-def _propagate_shapes(model: nn.Module, graph: fx.Graph, noise: Tensor, backend: Backend) -> Any:
+def _propagate_shapes(model: nn.Module, graph: fx.Graph, noise: Tensor, destination: Destination) -> Any:
     """Run the graph on noise, note the shapes and return the answer."""
     try:
-        return _ShapePropagation(fx.GraphModule(model, graph), backend).run(noise)
+        return _ShapePropagation(fx.GraphModule(model, graph), destination).run(noise)
     except PicojouleError:
         raise
     except Exception as error:  # what the graph took for constants may not fit
-        raise _not_followed(model, error, backend) from error
+        raise _not_followed(model, error, destination) from error
 
 
-def _answer(model: nn.Module, image: Tensor, backend: Backend) -> Any:
+def _answer(model: nn.Module, image: Tensor, destination: Destination) -> Any:
     try:
         return model(image)
     except PicojouleError:
@@ -185,13 +185,13 @@ def _answer(model: nn.Module, image: Tensor, backend: Backend) -> Any:
     except Exception as error:  # the user's forward pass may raise anything
         raise PicojouleError(
             f"the forward pass of {type(model).__name__} fails for a batch of one in evaluation mode "
-            f"({reason_of(error)}), and {backend.name} answers images one by one: let it take a single image"
-            f"{backend.otherwise}"
+            f"({reason_of(error)}), and {destination.name} answers images one by one: let it take a single image"
+            f"{destination.otherwise}"
         ) from error
 
 
-def _not_followed(model: nn.Module, error: Exception, backend: Backend) -> PicojouleError:
+def _not_followed(model: nn.Module, error: Exception, destination: Destination) -> PicojouleError:
     return PicojouleError(
-        f"{backend.name} cannot follow the forward pass of {type(model).__name__} ({reason_of(error)}): let what it "
-        f"calls not depend on its tensors' numbers, sizes or types{backend.otherwise}"
+        f"{destination.name} cannot follow the forward pass of {type(model).__name__} ({reason_of(error)}): let what "
+        f"it calls not depend on its tensors' numbers, sizes or types{destination.otherwise}"
     )

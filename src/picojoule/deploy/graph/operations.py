@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from picojoule.deploy.graph.capture import evaluating, network_of
-from picojoule.deploy.graph.refusal import Backend
+from picojoule.deploy.graph.refusal import Destination
 from picojoule.errors import PicojouleError, reason_of
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ BATCH = 2
 """Samples in the captured pass: more than one, so that the batch axis cannot be taken for an axis of length one."""
 
 
-def network_and_zeros(model: nn.Module, example: Tensor, backend: Backend) -> tuple[nn.Module, Tensor]:
+def network_and_zeros(model: nn.Module, example: Tensor, destination: Destination) -> tuple[nn.Module, Tensor]:
     """Take the network out of its wrappers, and make a batch of zeros to capture it with.
 
     Args:
         model: The network, perhaps wrapped.
         example: A batch as the network takes it.
-        backend: Who asks.
+        destination: What the graph is for.
 
     Returns:
         The network itself and zeros shaped like the example, `BATCH` of them, on the network's device.
@@ -42,10 +42,10 @@ def network_and_zeros(model: nn.Module, example: Tensor, backend: Backend) -> tu
     Raises:
         PicojouleError: If the model is not an `nn.Module`, or the example is not a batch.
     """
-    model = network_of(model, backend)
+    model = network_of(model, destination)
     if not isinstance(example, Tensor) or example.dim() < 2:
         raise PicojouleError(
-            f"{backend.name} needs an example shaped like a batch of the model's input: give one such as "
+            f"{destination.name} needs an example shaped like a batch of the model's input: give one such as "
             "torch.zeros(1, C, H, W)"
         )
     device = next((p.device for p in model.parameters()), example.device)

@@ -1,7 +1,7 @@
 """Pools: which inputs each output looks at, and what an average divides by.
 
-The rules that all backends share. What a backend can make of a pool differs: the event engine takes windows of any
-sizes, while the conversion and NIR need one divisor for all of them (`Pool.is_even`).
+The rules that all destinations share. What a destination can make of a pool differs: the event engine takes windows
+of any sizes, while the conversion and NIR need one divisor for all of them (`Pool.is_even`).
 """
 
 from __future__ import annotations

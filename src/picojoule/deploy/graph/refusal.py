@@ -1,4 +1,4 @@
-"""How a backend refuses what it cannot take: one exception for rules, one sentence for the user."""
+"""How a destination refuses what it cannot take: one exception for rules, one sentence for the user."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from picojoule.errors import PicojouleError
 
 
 class Unsupported(Exception):
-    """A layer or an operation that a backend cannot take, raised by the rule that meets it.
+    """A layer or an operation that a destination cannot take, raised by the rule that meets it.
 
-    A rule does not know where in the network it is applied: `Backend.refusing` adds the name and the sentence.
+    A rule does not know where in the network it is applied: `Destination.refusing` adds the name and the sentence.
 
     Args:
-        remedy: What to do instead; None for the backend's usual one.
+        remedy: What to do instead; None for the destination's usual one.
         because: What is wrong with it, as a clause to follow its name ("whose windows have different sizes").
     """
 
@@ -26,17 +26,17 @@ class Unsupported(Exception):
 
 
 @dataclass(frozen=True)
-class Backend:
+class Destination:
     """What a graph is lowered to, in the words of its refusals.
 
     Args:
-        name: The backend as the subject of a sentence.
+        name: The destination as the subject of a sentence.
         cannot: What it cannot do with an unsupported layer, as a verb.
         otherwise: What can be done instead of any remedy, appended to each; may be empty.
         remedy: What to do where a rule gives no remedy of its own.
 
     Example:
-        >>> engine = Backend("the event engine", "cannot run", otherwise=", or use the dense engine")
+        >>> engine = Destination("the event engine", "cannot run", otherwise=", or use the dense engine")
         >>> str(engine.refusal("the layer '2' (Tanh)", "use picojoule.Spike"))
         "the event engine cannot run the layer '2' (Tanh): use picojoule.Spike, or use the dense engine"
     """

@@ -18,7 +18,7 @@ from picojoule.kernels.event_driven.active_inputs import ActiveInputs, active_in
 from picojoule.kernels.event_driven.forward import forward
 from picojoule.kernels.event_driven.geometry import Geometry
 from picojoule.kernels.event_driven.weight_gradient import weight_gradient
-from picojoule.kernels.torch_private import is_transformed
+from picojoule.kernels.torch_private import is_transformed, version
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
@@ -41,13 +41,13 @@ def event_convolution(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Geo
     (tensor([2., 8.]), 2)
     """
     inputs = active_inputs(_by_pixel(x), shape)
-    keeping = _Keeping(x, inputs, shape)
-    with saved_tensors_hooks(keeping.pack, _unpack):
-        y: Tensor = _EventConvolution.apply(x, weight, bias, inputs, keeping.request, shape)  # type: ignore[no-untyped-call]
+    saved = _SavedForBackward(x, inputs, shape)
+    with saved_tensors_hooks(saved.pack, _unpack):
+        y: Tensor = _EventConvolution.apply(x, weight, bias, inputs, saved.request, shape)  # type: ignore[no-untyped-call]
     return y, inputs.total
 
 
-class _Request:
+class _InputsWanted:
     """Whether a backward pass needs the inputs as they were."""
 
     dense = False
@@ -60,22 +60,22 @@ class _Versions:
         # Emptied, it still shares the counter of in-place changes, and holds no memory.
         self._counter = tensor.detach()
         self._counter.data = _empty(tensor.dtype)
-        self._size, self._version = list(tensor.shape), tensor._version
+        self._size, self._before = list(tensor.shape), version(tensor)
 
     def check(self) -> None:
         """Raise what autograd raises if the memory was changed since."""
-        if self._counter._version != self._version:
+        now = version(self._counter)
+        if now != self._before:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: a "
-                f"tensor of shape {self._size} is at version {self._counter._version}; expected version "
-                f"{self._version} instead"
+                f"tensor of shape {self._size} is at version {now}; expected version {self._before} instead"
             )
 
 
-class _Kept:
+class _SavedInputs:
     """Active inputs in the place of the inputs that autograd would keep."""
 
-    def __init__(self, x: Tensor, inputs: ActiveInputs, shape: Geometry, request: _Request) -> None:
+    def __init__(self, x: Tensor, inputs: ActiveInputs, shape: Geometry, request: _InputsWanted) -> None:
         self.inputs, self.shape, self.kind, self.request = inputs, shape, x.dtype, request
         self.versions = _Versions(x)
 
@@ -84,7 +84,7 @@ class _Kept:
         return dense_inputs(self.inputs, self.shape, self.kind) if self.request.dense else _empty(self.kind)
 
 
-class _KeptWhole:
+class _SavedTensor:
     """A tensor that is kept as it is."""
 
     def __init__(self, tensor: Tensor) -> None:
@@ -95,7 +95,7 @@ class _KeptWhole:
         return self._tensor
 
 
-class _Keeping:
+class _SavedForBackward:
     """What is kept of one call.
 
     Autograd remembers where the inputs come from, whatever is kept of them, so that what is made again of the bits can
@@ -103,20 +103,20 @@ class _Keeping:
     """
 
     def __init__(self, x: Tensor, inputs: ActiveInputs, shape: Geometry) -> None:
-        self.request = _Request()
+        self.request = _InputsWanted()
         self._address = x.data_ptr()
         self._needs_weight = x.requires_grad
-        self._kept: _Kept | None = _Kept(x, inputs, shape, self.request)
+        self._kept: _SavedInputs | None = _SavedInputs(x, inputs, shape, self.request)
 
-    def pack(self, tensor: Tensor) -> Tensor | _Kept | _KeptWhole:
+    def pack(self, tensor: Tensor) -> Tensor | _SavedInputs | _SavedTensor:
         if self._kept is None or tensor.data_ptr() != self._address:
             # Only the gradient of the inputs reads the numbers of the weight.
-            return _KeptWhole(tensor) if self._needs_weight else tensor
+            return _SavedTensor(tensor) if self._needs_weight else tensor
         kept, self._kept = self._kept, None  # once: the inputs come first, whatever shares their memory
         return kept
 
 
-def _unpack(kept: Tensor | _Kept | _KeptWhole) -> Tensor:
+def _unpack(kept: Tensor | _SavedInputs | _SavedTensor) -> Tensor:
     """Return what was kept, unless it was changed since."""
     if isinstance(kept, Tensor):
         return kept
@@ -136,7 +136,7 @@ class _EventConvolution(Function):
         weight: Tensor,
         bias: Tensor | None,
         inputs: ActiveInputs,
-        request: _Request,
+        request: _InputsWanted,
         shape: Geometry,
     ) -> Tensor:
         ctx.shape, ctx.scale, ctx.total, ctx.request = shape, inputs.scale, inputs.total, request

@@ -18,7 +18,7 @@ from picojoule.runs.evaluate import Evaluation
 from picojoule.runs.model import load_weights
 from picojoule.spikes.watch import watch
 from picojoule.training.budget.batch_norm import by_batch_statistics, recompute_running_averages
-from picojoule.training.budget.budget import Budget
+from picojoule.training.budget.control_law import ControlLaw
 from picojoule.training.budget.selection import Candidate, Selection
 from picojoule.training.distributed import all_reduced, measure
 from picojoule.training.process import Learner, RunProcess
@@ -86,7 +86,7 @@ def fixed_joules(recipe: Recipe, learner: Learner) -> float:
     return synapses.encoder_macs * (prices.multiply_accumulate or 0.0) + synapses.steps * updates
 
 
-def _check_fixed(process: RunProcess, budget: Budget, fixed: float) -> None:
+def _check_fixed(process: RunProcess, budget: ControlLaw, fixed: float) -> None:
     """Refuse a budget that what no spike changes takes up by itself, else say what is left."""
     target = budget.target
     if target is not None and target <= 0:
@@ -111,7 +111,7 @@ class BudgetController:
 
     process: RunProcess
     learner: Learner
-    budget: Budget
+    budget: ControlLaw
     selection: Selection = field(default_factory=Selection)
     _sample: Tensor = field(init=False, repr=False)
     _averaged: Batches = field(init=False, repr=False)
@@ -133,7 +133,7 @@ class BudgetController:
             return None
         fixed, aim = fixed_joules(recipe, learner), STRICT_AIM if recipe.penalty.strict else 1.0
         length = recipe.training.epochs, batches
-        budget = Budget(recipe.penalty.budget, *length, process.reference, fixed=fixed, aim=aim)
+        budget = ControlLaw(recipe.penalty.budget, *length, process.reference, fixed=fixed, aim=aim)
         if fixed:
             _check_fixed(process, budget, fixed)
         warning = few_updates(recipe, batches)

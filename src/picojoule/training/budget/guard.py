@@ -20,7 +20,7 @@ _KEPT, _LOST = 0.6, 0.3
 """Shares of the best that was learned: the charge is whole down to the one, and rests below the other."""
 
 
-class Guard:
+class LayerGuard:
     """A guard against networks that die: of silent layers, and of a charge that undoes what was learned.
 
         charge = Σ_l w_l Ω_l,   w_l = g · (r_l/floor − 1)/3 up to g, and −1 at r_l = 0
@@ -39,7 +39,7 @@ class Guard:
         floor: The least firing rate.
         classes: The number of classes; None leaves g = 1.
 
-    >>> guard = Guard({"spike1": 0.6, "spike2": 0.4})
+    >>> guard = LayerGuard({"spike1": 0.6, "spike2": 0.4})
     >>> guard.observe([0.2, 0.0025])
     >>> guard.weights, guard.holding
     ({'spike1': 1.0, 'spike2': 0.5}, ['spike2'])

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from picojoule.training.budget.budget import tolerance
+from picojoule.training.budget.control_law import tolerance
 
 
 @dataclass(frozen=True)

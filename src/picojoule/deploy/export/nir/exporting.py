@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from picojoule.deploy.export.backends import NIR
+from picojoule.deploy.export.destinations import NIR
 from picojoule.deploy.export.verification import refuse_difference
 from picojoule.deploy.graph.operations import network_and_zeros, operation_graph
 from picojoule.errors import PicojouleError

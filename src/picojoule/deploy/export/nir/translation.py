@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
 from picojoule.deploy.altered_layers import refuse_low_precision
-from picojoule.deploy.export.backends import NIR
+from picojoule.deploy.export.destinations import NIR
 from picojoule.deploy.export.nir.builder import Current, GraphBuilder, PendingLayer, checked_by_nir, neurons
 from picojoule.deploy.export.nir.rules import EITHER_SIDE, REMEDIES, RULES, SUMS
 from picojoule.deploy.graph.nodes import enclosing_modules, first_of, node_name, operation_name

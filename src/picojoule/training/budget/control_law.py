@@ -92,7 +92,7 @@ class _State:
     strength: float = 0.0
 
 
-class Budget:
+class ControlLaw:
     """The control law of one run: the strength λ of the penalty, batch by batch, that ends at the budget.
 
     Args:
@@ -103,7 +103,7 @@ class Budget:
         fixed: Joules per image that no spike changes, where the budget counts them too; the law is one of spikes.
         aim: The share of the target that is aimed at, below 1 where it must not be exceeded.
 
-    >>> budget = Budget(0.5, epochs=10, batches=100)
+    >>> budget = ControlLaw(0.5, epochs=10, batches=100)
     >>> budget.strength
     0.0
     """
