@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch import nn
 
 import picojoule as pj
 import tiny
-from picojoule.cli import main
+from command_line import Command
 from picojoule.errors import PicojouleError
 
 
@@ -99,16 +98,7 @@ def test_memory_prices_charge_the_leak() -> None:
     assert updates[1] - updates[0] == pytest.approx(4 * 3.1e-12)
 
 
-def test_evaluate_prints_chips_and_latex(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def command(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["picojoule", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
-
+def test_evaluate_prints_chips_and_latex(tmp_path: Path, command: Command) -> None:
     run = pj.fit(tiny.recipe("training.epochs=1"), tmp_path)
     assert run.result.test.total_joules is not None
     assert run.result.test.total_joules > (run.result.test.joules or 0)

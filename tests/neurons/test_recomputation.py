@@ -49,29 +49,25 @@ def test_gradients_are_those_of_a_kept_potential(name: str, dtype: torch.dtype) 
         torch.testing.assert_close(ours, plain)
 
 
-def test_the_potential_comes_back_to_the_last_bits() -> None:
-    x = torch.randn(30, 16, 8, 8, requires_grad=True)
+def potential_and_again(x: Tensor) -> tuple[Tensor, Tensor]:
     norm = nn.BatchNorm2d(16)
     nn.init.normal_(norm.weight)
-    u = norm(1 * x)
+    u = norm(1 * x.requires_grad_())
     found = recomputation.recomputable(u)
     assert found is not None
     with torch.no_grad():
-        again = found[0].potential(found[1])
+        return u, found[0].potential(found[1])
+
+
+def test_the_potential_comes_back_to_the_last_bits() -> None:
+    u, again = potential_and_again(torch.randn(30, 16, 8, 8))
     assert (again - u).abs().max() <= 4 * torch.finfo(torch.float32).eps * u.abs().max()
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_a_potential_in_bfloat16_comes_back(layout: torch.memory_format) -> None:
     """As under autocast: rounded from the same float32 numbers, which differ in their last bits."""
-    x = torch.randn(30, 16, 8, 8).add(3).bfloat16().contiguous(memory_format=layout).requires_grad_()
-    norm = nn.BatchNorm2d(16)
-    nn.init.normal_(norm.weight)
-    u = norm(1 * x)
-    found = recomputation.recomputable(u)
-    assert found is not None
-    with torch.no_grad():
-        again = found[0].potential(found[1])
+    u, again = potential_and_again(torch.randn(30, 16, 8, 8).add(3).bfloat16().contiguous(memory_format=layout))
     assert again.dtype == torch.bfloat16
     assert again.stride() == u.stride()
     assert (again == u).float().mean() > 0.999

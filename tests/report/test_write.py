@@ -6,8 +6,6 @@ import csv
 import json
 import os
 import re
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -19,7 +17,7 @@ from PIL import Image
 
 import picojoule as pj
 import synthetic
-from picojoule.cli import main
+from command_line import Command
 from picojoule.io.tables import Estimate
 from picojoule.paper.published import scores
 from picojoule.report import Curve, Point, Report, figures, gather, rows, run_groups, write
@@ -262,20 +260,9 @@ def test_bars_by_layer(folder: Path) -> None:
         assert count(chart, "rect") == 12
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["picojoule", "report", *words])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return int(stop.value.code or 0), *capsys.readouterr()
-
-    return run
-
-
-def test_the_command(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+def test_the_command(command: Command, tmp_path: Path) -> None:
     synthetic.fill(tmp_path, synthetic.recipes(kinds=["syn"], powers=[1], seeds=[0], epochs=1))
-    status, out, err = run(str(tmp_path), "--json")
+    status, out, err = command("report", str(tmp_path), "--json")
     assert (status, err) == (0, "")
     content = json.loads(out)
     assert content["page"] == str(tmp_path / "report" / "report.html")
@@ -284,7 +271,7 @@ def test_the_command(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -
     (curve,) = content["settings"][0]["curves"]
     assert (curve["label"], curve["points"]) == ("Ω_syn (p = 1)", 4)
     assert 0 < curve["AUC(70)"] < 1
-    status, out, err = run(str(tmp_path), "--out", str(tmp_path / "elsewhere"))
+    status, out, err = command("report", str(tmp_path), "--out", str(tmp_path / "elsewhere"))
     assert out.splitlines()[-1] == str(tmp_path / "elsewhere" / "report.html")
     assert "Ω_syn" in out
     assert "AUC(70)" in out
@@ -292,8 +279,8 @@ def test_the_command(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -
     assert err == "5 finished\n"
 
 
-def test_the_command_refuses_a_folder_without_runs(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
-    status, out, err = run(str(tmp_path))
+def test_the_command_refuses_a_folder_without_runs(command: Command, tmp_path: Path) -> None:
+    status, out, err = command("report", str(tmp_path))
     assert (status, out) == (2, "")
     assert err.startswith(f"picojoule: {tmp_path} holds no run folders: name one that")
 
@@ -319,24 +306,20 @@ def test_pictures_of_settings_with_long_names_do_not_overwrite_each_other(tmp_pa
     assert len({path.name for path in files}) == len(files) == 4 * 3 * 3
 
 
-def test_a_place_that_cannot_be_written_is_one_sentence(
-    run: Callable[..., tuple[int, str, str]], tmp_path: Path
-) -> None:
+def test_a_place_that_cannot_be_written_is_one_sentence(command: Command, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     synthetic.fill(runs, synthetic.recipes(kinds=["syn"], powers=[1], strengths=[0], seeds=[0], epochs=1))
     (tmp_path / "file").touch()
-    status, out, err = run(str(runs), "--out", str(tmp_path / "file"))
+    status, out, err = command("report", str(runs), "--out", str(tmp_path / "file"))
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert f"the folder {tmp_path / 'file'} cannot be made" in err
 
 
-def test_the_paper_s_scores_stand_beside_those_of_its_settings(
-    run: Callable[..., tuple[int, str, str]], tmp_path: Path
-) -> None:
+def test_the_paper_s_scores_stand_beside_those_of_its_settings(command: Command, tmp_path: Path) -> None:
     for overrides in ([], ["optimizer.name=sgd"], ["neuron.kind=lif"]):
         recipes = synthetic.recipes(kinds=["syn"], powers=[1], seeds=[0], epochs=1, overrides=overrides)
         synthetic.fill(tmp_path, recipes)
-    assert run(str(tmp_path))[0] == 0
+    assert command("report", str(tmp_path))[0] == 0
     with (tmp_path / "report" / "tables" / "scores.csv").open(encoding="utf-8", newline="") as file:
         beside = [row["AUC(70) paper [%]"] for row in csv.DictReader(file)]
     tables = (f"tbl:quantitative-comparison-fmnist-cnn6-{optimizer}" for optimizer in ("adam", "msgd"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 import picojoule as pj
-from picojoule.cli import main
+from command_line import Command
 from picojoule.errors import PicojouleError
-
-Command = Callable[..., tuple[int, str, str]]
 
 MODULE = """
 from pathlib import Path
@@ -26,6 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 import picojoule as pj
+from command_line import Command
 
 Path("imported").touch()
 
@@ -69,18 +68,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     Path("mine.py").write_text(MODULE)
     yield tmp_path
     sys.modules.pop("mine", None)
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    def command(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["picojoule", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
-
-    return command
 
 
 def pictures(folder: Path) -> None:

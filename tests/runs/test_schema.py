@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 import picojoule as pj
 import tiny
-from picojoule.cli import main
+from command_line import Command
 from picojoule.runs.schema import SchemaName, schema
 
 ROOT = Path(__file__).parents[2]
@@ -53,21 +52,14 @@ def test_a_mistake_is_none_of_the_schemas() -> None:
     assert not accepts("recipe", recipe | {"neuron": {"kind": "lif", "leak": 1.5}})
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def command(*arguments: str) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["picojoule", "schema", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        said = capsys.readouterr()
-        return stop.value.code, said.out, said.err
-
-    status, out, err = command("result")
+def test_the_command(tmp_path: Path, command: Command) -> None:
+    status, out, err = command("schema", "result")
     assert (status, json.loads(out), err) == (0, schema("result"), "")
-    status, out, _ = command()
+    status, out, _ = command("schema")
     assert (status, list(json.loads(out))) == (0, list(NAMES))
     path = tmp_path / "metrics.schema.json"
-    assert command("metrics", "--out", str(path)) == (0, f"{path}\n", "")
+    assert command("schema", "metrics", "--out", str(path)) == (0, f"{path}\n", "")
     assert json.loads(path.read_text(encoding="utf-8")) == schema("metrics")
-    status, out, err = command("reslt")
+    status, out, err = command("schema", "reslt")
     assert (status, out) == (2, "")
     assert err == "picojoule: unknown schema 'reslt': did you mean 'result'? choose one of recipe, result, metrics\n"

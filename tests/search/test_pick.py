@@ -10,7 +10,7 @@ import pytest
 
 import picojoule as pj
 import tiny
-from picojoule import cli
+from command_line import Command
 from picojoule.runs.folder import Run
 from picojoule.search.limits import Limits
 from picojoule.search.pick import pick
@@ -140,23 +140,16 @@ def test_limits_that_are_none(wrong: tuple[Any, Any, Any]) -> None:
         Limits.read(*wrong)
 
 
-def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr("sys.argv", ["picojoule", *arguments])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    return int(end.value.code or 0)
-
-
-def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(monkeypatch, "pick", str(folder), "--max-loss", "3") == 0
-    printed = capsys.readouterr().out
+def test_the_command(folder: Path, command: Command) -> None:
+    status, printed, _ = command("pick", folder, "--max-loss", "3")
+    assert status == 0
     assert "87.00%" in printed
     assert printed.splitlines()[-1].startswith("picojoule export ")
-    assert command(monkeypatch, "pick", str(folder), "--max-energy", "1nJ", "--json") == 1
-    captured = capsys.readouterr()
-    assert json.loads(captured.out)["satisfied"] is False
-    assert "too many" in captured.err
-    assert command(monkeypatch, "pick", str(folder / "none"), "--max-loss", "3") == 2
+    status, out, err = command("pick", folder, "--max-energy", "1nJ", "--json")
+    assert status == 1
+    assert json.loads(out)["satisfied"] is False
+    assert "too many" in err
+    assert command("pick", folder / "none", "--max-loss", "3")[0] == 2
 
 
 @pytest.mark.parametrize(("kind", "form"), [("spike", "nir"), ("lif", "onnx"), ("qrelu", "onnx")])
@@ -169,15 +162,13 @@ def test_the_export_is_one_that_the_neurons_have(tmp_path: Path, kind: str, form
     assert pick(tmp_path, Limits.read(None, "1J", None)).export == f"picojoule export {run.path} --to {form}"
 
 
-def test_a_network_without_weights_is_told_of(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_network_without_weights_is_told_of(folder: Path, command: Command) -> None:
     best = pick(folder, Limits.read(3, None, None)).to_dict()["chosen"]["best"]
     Path(best, "weights.safetensors").unlink()
     for more in ((), ("--json",)):
-        assert command(monkeypatch, "pick", str(folder), "--max-loss", "3", *more) == 0
-        captured = capsys.readouterr()
-        assert f"{best} has no weights.safetensors, so it cannot be exported" in captured.err
-        assert f"picojoule train {best}/recipe.toml --into" in captured.err
-        assert "picojoule export" not in captured.out
-    assert json.loads(captured.out)["export"] is None
+        status, out, err = command("pick", folder, "--max-loss", "3", *more)
+        assert status == 0
+        assert f"{best} has no weights.safetensors, so it cannot be exported" in err
+        assert f"picojoule train {best}/recipe.toml --into" in err
+        assert "picojoule export" not in out
+    assert json.loads(out)["export"] is None

@@ -87,8 +87,8 @@ def _copied(net: nn.Module) -> nn.Module:
         return copy.deepcopy(net)
     except Exception as error:  # whatever a network holds may refuse to be copied
         raise PicojouleError(
-            f"{_DESTINATION.name} works on a copy, and {type(net).__name__} cannot be copied ({reason_of(error)}): keep "
-            "sparse weights, tensors with a history (detach them), locks and open files out of it"
+            f"{_DESTINATION.name} works on a copy, and {type(net).__name__} cannot be copied ({reason_of(error)}): "
+            "keep sparse weights, tensors with a history (detach them), locks and open files out of it"
         ) from error
 
 

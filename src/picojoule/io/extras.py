@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 
 from picojoule.errors import PicojouleError
@@ -20,6 +21,26 @@ EXTRA_OF: Mapping[str, str] = MappingProxyType(
     }
 )
 """By the name under which a package is imported. `pyproject.toml` says which packages each extra installs."""
+
+
+@contextmanager
+def none_without_numba() -> Iterator[None]:
+    """Leave the block quietly where it imports compiled code and Numba, the compiler, is not installed.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        ModuleNotFoundError: If another package is missing.
+
+    >>> with none_without_numba():
+    ...     raise ModuleNotFoundError("No module named 'llvmlite'", name="llvmlite")
+    """
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in ("numba", "llvmlite"):
+            raise
 
 
 def explained(fault: ModuleNotFoundError, what: str) -> Exception:

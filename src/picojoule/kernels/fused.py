@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from picojoule.io.background import Task
+from picojoule.io.extras import none_without_numba
 from picojoule.kernels.draws import LEVELS, draw
 from picojoule.kernels.switches import Switch
 
@@ -43,13 +44,11 @@ def is_available() -> bool:
 
 def _imported_loops() -> ModuleType | None:
     """Import the compiled loops, which bring the compiler; None where that is not installed."""
-    try:
+    with none_without_numba():
         from picojoule.kernels import fused_loops
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] not in ("numba", "llvmlite"):
-            raise
-        return None
-    return fused_loops
+
+        return fused_loops
+    return None
 
 
 _loops = Task(_imported_loops)

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -25,33 +25,8 @@ import tiny
 from picojoule.io.signals import Interrupted
 from picojoule.search.sweep import Job, local_backend, worker
 from picojoule.search.sweep.jobs import Ended, Said
+from quiet_watcher import Quiet
 from tiny import traces
-
-
-class Quiet:
-    """A watcher that remembers, and does something when a run is heard of."""
-
-    def __init__(self, on_progress: Callable[[Job], None] = lambda job: None) -> None:
-        self.changes: list[tuple[str, str]] = []
-        self.said: list[str] = []
-        self.jobs: Sequence[Job] = ()
-        self.ended = 0
-        self._on_progress = on_progress
-
-    def begin(self, jobs: Sequence[Job]) -> None:
-        self.jobs = jobs
-
-    def change(self, job: Job) -> None:
-        self.changes.append((job.recipe.name, job.state))
-
-    def progress(self, job: Job) -> None:
-        self._on_progress(job)
-
-    def say(self, job: Job, text: str) -> None:
-        self.said.append(text)
-
-    def end(self) -> None:
-        self.ended += 1
 
 
 @pytest.fixture

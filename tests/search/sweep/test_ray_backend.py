@@ -8,7 +8,7 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +19,10 @@ import tiny
 from picojoule.io.signals import Interrupted
 from picojoule.search.sweep import Job, ray_backend
 from picojoule.search.sweep.ray_backend import RayBackend
+from quiet_watcher import Quiet
 from tiny import traces
 
 pytestmark = pytest.mark.xdist_group("ray")  # one worker, so that one cluster is started
-
-
-class Quiet:
-    def __init__(self, on_progress: Callable[[Job], None] = lambda job: None) -> None:
-        self.changes: list[tuple[str, str]] = []
-        self.shares: list[float] = []
-        self.jobs: Sequence[Job] = ()
-        self._on_progress = on_progress
-
-    def begin(self, jobs: Sequence[Job]) -> None:
-        self.jobs = jobs
-
-    def change(self, job: Job) -> None:
-        self.changes.append((job.recipe.name, job.state))
-
-    def progress(self, job: Job) -> None:
-        self.shares.append(job.share)
-        self._on_progress(job)
-
-    def say(self, job: Job, text: str) -> None: ...
-    def end(self) -> None: ...
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from picojoule.errors import PicojouleError
 from picojoule.io.background import Task
+from picojoule.io.extras import none_without_numba
 from picojoule.kernels.event_driven.choice import Choice
 from picojoule.kernels.event_driven.geometry import Geometry, geometry_of
 from picojoule.kernels.switches import Switch
@@ -259,13 +260,11 @@ def _blank(kind: type[nn.Module]) -> nn.Module:
 
 def _imported_kernels() -> ModuleType | None:
     """Import the kernels, which bring the compiler; None where that is not installed."""
-    try:
+    with none_without_numba():
         from picojoule.kernels.event_driven import convolution
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] not in ("numba", "llvmlite"):
-            raise
-        return None
-    return convolution
+
+        return convolution
+    return None
 
 
 _kernels = Task(_imported_kernels)
