@@ -18,25 +18,22 @@ export PIP_NO_INPUT := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tables hold ψ and Ω whatever the locale says.
 export PYTHONUTF8 := 1
+# Every test worker, and every process that a test starts, would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help check test fuzz demo bench browser peers agreement wheel lint types layers clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
-DOCUMENTS := $(wildcard docs/*.md docs/*/*.md)
-
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
 
-# The examples of a document build on each other, so one process runs them all.
 check: lint types layers  ## lint, types, layers and the fast tests
-	$(BIN)/pytest -q README.md $(DOCUMENTS)
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not slow" src tests
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not slow"
 
 test: lint types layers browser  ## everything: check, the slow tests, other frameworks, and the wheel in a clean environment
-	$(BIN)/pytest -q README.md $(DOCUMENTS)
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup src tests
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
 	$(MAKE) peers
 	$(MAKE) wheel
 

@@ -41,6 +41,13 @@ _DOCUMENTS = ["README.md", "docs/*.md", "docs/*/*.md"]
 pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=_DOCUMENTS).pytest()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The examples of a document build on each other, so one worker runs them all."""
+    for item in items:
+        if item.path.suffix == ".md":
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     """Every test starts from the same random state, whichever worker runs it and in whatever order."""

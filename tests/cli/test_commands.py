@@ -89,8 +89,9 @@ FIELDS = "model input_shape psi neurons spiking_layers synapses encoder_macs pen
 LAYER_FIELDS = "name shape neurons synapses psi_min psi_max".split()
 
 
-@pytest.mark.parametrize("model", pj.zoo.names())
-@pytest.mark.parametrize("psi", ["exact", "uniform", "paper"])
+@pytest.mark.parametrize(
+    ("model", "psi"), [("cnn7", "uniform"), ("cnn7", "paper"), *((model, "exact") for model in pj.zoo.names())]
+)
 def test_profile_as_json(run: Run, model: str, psi: Any) -> None:
     outcome = run("profile", model, "--psi", psi, "--json")
     assert outcome.status == 0
@@ -409,6 +410,7 @@ def test_two_budgets_contradict_each_other(run: Run) -> None:
     assert is_a_sentence(outcome, "--budget", "penalty.budget", "one of the two")
 
 
+@pytest.mark.slow
 def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
     source = "from picojoule.cli import main; main()"
     done = subprocess.run(

@@ -88,6 +88,7 @@ def test_a_stream_that_is_not_there_swallows_all(monkeypatch: pytest.MonkeyPatch
     sys.stdout.close()
 
 
+@pytest.mark.slow
 def test_a_pipe_that_nobody_reads_ends_quietly() -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -101,6 +102,7 @@ def test_a_pipe_that_nobody_reads_ends_quietly() -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device")
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at the end", "at once"])
+@pytest.mark.slow
 def test_a_full_disk_is_told_of_in_one_sentence(unbuffered: str) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -118,6 +120,7 @@ def test_a_full_disk_is_told_of_in_one_sentence(unbuffered: str) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="speaks to a shell")
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&- <&-"])
+@pytest.mark.slow
 def test_closed_streams_are_quiet(closed: str) -> None:
     arguments = ["sh", "-c", f'"$@" {closed}', "sh", *COMMAND, "profile", "cnn7", "--json"]
     done = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT, check=False)

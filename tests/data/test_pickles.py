@@ -228,6 +228,7 @@ for content in (hostile("lists", 100_000_000), long):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the size of a process is read from /proc")
+@pytest.mark.slow
 def test_a_hundred_megabytes_of_a_hostile_pickle_are_refused_within_a_gigabyte() -> None:
     """What importing takes, 250 MB, and 700 MB more, the file's own 100 MB among them."""
     tests = Path(__file__).parents[1]

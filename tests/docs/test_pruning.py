@@ -38,6 +38,7 @@ def weights(net: nn.Module) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("amount", [0.5, 0.8])
+@pytest.mark.slow
 def test_a_trained_network_pruned_and_fine_tuned(example: ModuleType, run: pj.Run, amount: float) -> None:
     net, data = pj.load_model(run), pj.data.load("digits", limit=1000)
     dense, bill, synapses = example.measured(net, data)
@@ -78,6 +79,7 @@ def test_psi_of_cnn7_is_that_of_its_masks(example: ModuleType, amount: float) ->
         assert layer.targets[0].weights == int(mask.sum())
 
 
+@pytest.mark.slow
 def test_the_example_prints_its_table(
     example: ModuleType, run: pj.Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -210,6 +210,7 @@ print(alarm.rung, caught)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no such timer")
+@pytest.mark.slow
 def test_in_a_storm_of_alarms_none_is_lost_and_nobody_waits_for_ever() -> None:
     finished = python(STORM)
     assert finished.returncode == 0, finished.stderr

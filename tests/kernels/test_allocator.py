@@ -36,6 +36,7 @@ def megabytes(script: str) -> list[int]:
     return [int(figure) for figure in told.stdout.split()]
 
 
+@pytest.mark.slow
 def test_freed_memory_stays_until_the_block_ends() -> None:
     inside, after = megabytes("""
 before = resident()
@@ -47,6 +48,7 @@ print(resident() - before)
     assert after < 100
 
 
+@pytest.mark.slow
 def test_outside_it_goes_back_at_once_also_after_a_failure() -> None:
     before, after = megabytes("""
 print(grown_after(256, 256))

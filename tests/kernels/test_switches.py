@@ -192,6 +192,7 @@ torch.save({name: gradients(kind()) for name, kind in SURROGATES.items()}, sys.a
 """
 
 
+@pytest.mark.slow
 def test_neurons_and_dropout_are_the_same_without_numba(tmp_path: Path) -> None:
     path = os.pathsep.join(sys.path)
     finished = subprocess.run(

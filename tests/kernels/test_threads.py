@@ -279,6 +279,7 @@ def ended(child: int, limit: float = 120) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@pytest.mark.slow
 def test_a_sweep_forks_its_workers_before_they_could_be_told_to_go_on_alone() -> None:
     """The server that the workers are forked from imports the backend, and with it everything else but `threads`."""
     finished = python(

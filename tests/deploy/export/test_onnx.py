@@ -17,6 +17,8 @@ from networks import CASES
 from picojoule.deploy.export import to_nir, to_onnx
 from picojoule.runs.model import build_model
 
+SLOW = pytest.mark.slow  # an export takes a second
+
 
 def layers_of(net: nn.Module) -> list[str]:
     return [name for name, module in net.named_modules() if isinstance(module, pj.Spike)]
@@ -34,7 +36,7 @@ def test_every_network_of_the_zoo(name: str, samples: int) -> None:
     assert found.flipped <= found.near / 20
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "residual" else SLOW) for name in CASES])
 def test_the_networks_of_the_other_tests(name: str) -> None:
     case = CASES[name]
     net, images = case.build().eval(), case.inputs(40)
@@ -91,7 +93,9 @@ def test_a_fixed_batch_size_is_refused() -> None:
         to_onnx(FixesItsBatch(nn.Linear(3, 3), pj.Spike()), torch.zeros(1, 3))
 
 
-@pytest.mark.parametrize("kind", ["if", "lif", "qrelu", "relu"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("if", marks=SLOW), "lif", pytest.param("qrelu", marks=SLOW), pytest.param("relu", marks=SLOW)]
+)
 def test_other_neurons(kind: str) -> None:
     """What NIR has no node for: neurons over time, and networks that do not spike."""
     over_time = ["model.name=tiny:over_time", "neuron.steps=3"] if kind in ("if", "lif") else []

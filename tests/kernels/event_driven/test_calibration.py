@@ -106,7 +106,7 @@ def test_where_nothing_can_be_written_it_is_measured_in_every_process(
     assert calibration.break_even(SHAPE, torch.float32) == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize("valued", [False, True])
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("kind", "valued"), [(torch.float32, False), (torch.bfloat16, True)])
+@pytest.mark.slow
 def test_the_measurement_runs(kind: torch.dtype, valued: bool) -> None:
     assert 0 <= calibration.break_even(Geometry(4, 2, 32, 64, (12, 12), (3, 3)), kind, valued=valued) <= 0.5

@@ -118,7 +118,7 @@ def sums_of_magnitudes(case: Case) -> Results:
     return y.detach(), *torch.autograd.grad(y, leaves, grad)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases())
 def test_no_further_from_the_exact_result_than_twice_the_dense_layer(case: Case) -> None:
     ours, theirs, exact = by_events(case), dense(case, KINDS[case.kind]), dense(case, torch.float64)
@@ -130,7 +130,7 @@ def test_no_further_from_the_exact_result_than_twice_the_dense_layer(case: Case)
         assert distance(mine, true) <= 2 * distance(other, true) + chance, name
 
 
-@pytest.mark.parametrize("activity", [0.02, 0.12, MOST])
+@pytest.mark.parametrize("activity", [0.02, MOST])
 @pytest.mark.parametrize("values", ["ones", "scaled", "counts"])
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 def test_with_many_numbers_chance_has_no_part(kind: str, values: str, activity: float) -> None:

@@ -187,6 +187,7 @@ def test_the_event_engine_sees_plain_layers() -> None:
     assert torch.equal(found.synops, expected.synops)
 
 
+@pytest.mark.slow
 def test_exports_see_plain_layers() -> None:
     net, x = zoo_like(), images()
     onnx = pj.export.to_onnx(net, x)
@@ -401,6 +402,7 @@ assert torch.equal(pj.sparse(layer)(x), expected)
 """
 
 
+@pytest.mark.slow
 def test_without_numba_every_layer_is_dense() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     finished = subprocess.run(
