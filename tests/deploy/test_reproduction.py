@@ -61,7 +61,9 @@ def answer_or_refusal(way: Answer, net: nn.Module, images: Tensor) -> Tensor | s
         return str(refusal)
 
 
-@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.slow if way == "onnx" else ()) for way in WAYS])
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=pytest.mark.slow if way in ("nir", "onnx") else ()) for way in WAYS]
+)
 @pytest.mark.parametrize("name", ODD)
 def test_odd_layers_are_reproduced_or_refused(name: str, way: str) -> None:
     net, images = of(way), torch.randn(60, *SHAPE)

@@ -219,6 +219,7 @@ def test_in_a_storm_of_alarms_none_is_lost_and_nobody_waits_for_ever() -> None:
     assert rung == caught >= 3000
 
 
+@pytest.mark.slow
 def test_the_interpreter_waits_for_what_is_under_way_and_starts_nothing_more() -> None:
     code = """
 import sys, time
