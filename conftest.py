@@ -48,6 +48,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(str(item.path)))
 
 
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A run for the examples that need one: CNN7 on ten digits, without a penalty, which takes a second."""
+    import picojoule as pj
+
+    images = {"name": "digits", "limit": 10, "limit_validation": 10, "limit_test": 10}
+    recipe = pj.Recipe(model={"name": "cnn7"}, data=images, training={"epochs": 1, "batch_size": 10, "threads": 1})
+    return pj.fit(recipe, tmp_path_factory.mktemp("examples") / "runs", accelerator="cpu")
+
+
+@pytest.fixture(autouse=True)
+def _run_of_examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
+    """Examples may speak of `finished_run`."""
+    examples = request.node.dtest.examples if isinstance(request.node, pytest.DoctestItem) else ()
+    if any("finished_run" in example.source for example in examples):
+        doctest_namespace["finished_run"] = request.getfixturevalue("finished_run")
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     """Every test starts from the same random state, whichever worker runs it and in whatever order."""

@@ -20,10 +20,13 @@ class Fetched:
     """Where a data set came from; `skipped` says, source by source, why the ones before it were not used."""
 
     name: str
+    """The data set."""
     source: str
+    """The source that gave it."""
     path: Path | None
     """The folder that holds the official files now; None for a set that is part of a library."""
     skipped: tuple[str, ...] = ()
+    """A clause for each source before that one."""
 
     def __str__(self) -> str:
         place = f", now in {self.path}" if self.path is not None else ""
@@ -109,18 +112,28 @@ class Listing:
     """One line of the list of data sets: what it is, where it is, and how it could be had."""
 
     name: str
+    """The name that a recipe uses."""
     title: str
+    """What it is, in a few words."""
     classes: int
+    """The number of classes."""
     shape: tuple[int, int, int]
+    """Channels, height and width of an image, without padding."""
     splits: tuple[int, int, int]
+    """Images for training, validation and test."""
     size: int
+    """Bytes of the official files together."""
     here: str | None
     """The library or the folder that has it, or None."""
     sources: tuple[tuple[str, bool], ...]
     """Each source's title, and whether this machine has the tool it needs, in the order they are tried."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the line as `picojoule data --json` prints it."""
+        """Return the line as `picojoule data --json` prints it.
+
+        Returns:
+            Plain values, which JSON has.
+        """
         train, validation, test = self.splits
         return {
             "name": self.name,

@@ -25,7 +25,9 @@ class Images:
     """
 
     images: Tensor | Streamed
+    """uint8 [N, C, H, W], or as said above."""
     labels: Tensor
+    """The class of each, int64 [N]."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -35,7 +37,14 @@ class Images:
         return f"Images({len(self):,} of {'×'.join(map(str, self.images.shape[1:]))}{how})"
 
     def to(self, device: torch.device | str) -> Images:
-        """Copy the images to a device, so that batches are gathered there."""
+        """Copy the images to a device, so that batches are gathered there.
+
+        Args:
+            device: The device.
+
+        Returns:
+            The copy; the same images where they are there already.
+        """
         return Images(self.images.to(device), self.labels.to(device))
 
 
@@ -44,10 +53,19 @@ class Normalization:
     """Per-channel mean and standard deviation of pixels in [0, 1]: x ↦ (x − mean)/std."""
 
     mean: tuple[float, ...]
+    """By channel."""
     std: tuple[float, ...]
+    """By channel, above 0."""
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """Normalise float images [B, C, H, W] or frames […, C, H, W]; vectors [B, D] have one channel."""
+        """Normalise float images [B, C, H, W] or frames […, C, H, W]; vectors [B, D] have one channel.
+
+        Args:
+            pixels: The images, in [0, 1].
+
+        Returns:
+            (x − mean)/std, in the same shape and dtype.
+        """
         each = (-1, 1, 1) if pixels.dim() > 2 else (1,)
         mean, std = (pixels.new_tensor(values).view(each) for values in (self.mean, self.std))
         return (pixels - mean) / std
@@ -77,13 +95,19 @@ class Data:
     """
 
     name: str
+    """The name by which it was loaded."""
     source: str
     """The folder or the library it was read from."""
     classes: int
+    """The number of classes."""
     train: Images
+    """The training split, after any `limit`."""
     validation: Images
+    """The validation split, which is no part of the training split."""
     test: Images
+    """The test split."""
     normalization: Normalization
+    """That of the whole training split."""
     class_names: tuple[str, ...] = ()
     """By class number, where they have names."""
     content: str | None = None
@@ -113,7 +137,14 @@ class Data:
         return self.train.images.dtype == torch.uint8
 
     def to(self, device: torch.device | str) -> Data:
-        """Copy the data to a device."""
+        """Copy the data to a device.
+
+        Args:
+            device: The device.
+
+        Returns:
+            The copy; streamed samples stay where they are.
+        """
         train, validation, test = (part.to(device) for part in (self.train, self.validation, self.test))
         return replace(self, train=train, validation=validation, test=test)
 

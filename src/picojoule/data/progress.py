@@ -9,8 +9,20 @@ class Progress(Protocol):
     """A function that is told how far a long step has come."""
 
     def __call__(self, what: str, done: int, total: int | None) -> None:
-        """Take note of what is being done, how many bytes are done, and how many there are (None: not known)."""
+        """Take note of how far a step has come.
+
+        Args:
+            what: What is being done.
+            done: Bytes that are done.
+            total: Bytes that there are; None where that is not known.
+        """
 
 
 def quiet(what: str, done: int, total: int | None) -> None:
-    """Show nothing."""
+    """Show nothing.
+
+    Args:
+        what: What is being done.
+        done: Bytes that are done.
+        total: Bytes that there are.
+    """

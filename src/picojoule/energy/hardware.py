@@ -85,15 +85,36 @@ class PriceList:
             )
 
     def per_synop(self, target: Target) -> float:
-        """Price one synaptic operation on the weights of a target, in joules."""
+        """Price one synaptic operation on the weights of a target, in joules.
+
+        Args:
+            target: The layer of weights that the spike reaches.
+
+        Returns:
+            Joules.
+        """
         return self.accumulate
 
     def per_spike(self, layer: Layer) -> float:
-        """Price one spike of the layer beside its synaptic operations, in joules; a relay only passes spikes on."""
+        """Price one spike of the layer beside its synaptic operations, in joules; a relay only passes spikes on.
+
+        Args:
+            layer: A layer of `Synapses`.
+
+        Returns:
+            Joules; 0 where the list has no such price.
+        """
         return 0.0 if layer.relay or self.spike is None else self.spike
 
     def per_update(self, layer: Layer) -> float | None:
-        """Price one neuron of the layer in one step, spike or not, in joules; None is not priced."""
+        """Price one neuron of the layer in one step, spike or not, in joules.
+
+        Args:
+            layer: A layer of `Synapses`.
+
+        Returns:
+            Joules; None where that is not priced.
+        """
         return self.neuron_update
 
     def __call__(self, layer: Layer) -> Tensor:
@@ -161,7 +182,14 @@ class MemoryPriceList(PriceList):
             )
 
     def access(self, elements: int) -> float:
-        """Price one access to a memory of that many words, in joules."""
+        """Price one access to a memory of that many words, in joules.
+
+        Args:
+            elements: Words that the memory holds.
+
+        Returns:
+            Joules, on the line through the known sizes.
+        """
         size = self.word * elements
         below = max(1, min(sum(size > known for known, _ in self.memory), len(self.memory) - 1))
         (left, low), (right, high) = self.memory[below - 1 : below + 1]
@@ -169,6 +197,12 @@ class MemoryPriceList(PriceList):
 
     def per_synop(self, target: Target) -> float:
         """Price two additions, a read of the weight, a read and a write of the potential, in joules.
+
+        Args:
+            target: The layer of weights that the spike reaches.
+
+        Returns:
+            Joules.
 
         Raises:
             PicojouleError: The size of the target is not known, because its ψ was written by hand.
@@ -181,13 +215,27 @@ class MemoryPriceList(PriceList):
         return 2 * self.accumulate + self.access(target.weights) + 2 * self.access(target.outputs)
 
     def per_spike(self, layer: Layer) -> float:
-        """Price the write of a spike, its reset, and the read by each target, in joules."""
+        """Price the write of a spike, its reset, and the read by each target, in joules.
+
+        Args:
+            layer: A layer of `Synapses`.
+
+        Returns:
+            Joules; of a relay, the reads alone.
+        """
         stored = self.access(math.prod(layer.shape))
         read = len(layer.targets) * (stored + 2 * (self.multiply + self.accumulate))
         return read if layer.relay else read + stored + self.accumulate
 
     def per_update(self, layer: Layer) -> float:
-        """Price the addition of the bias to the potential, read and written, and the product of a leak, in joules."""
+        """Price the addition of the bias to the potential, read and written, and the product of a leak, in joules.
+
+        Args:
+            layer: A layer of `Synapses`.
+
+        Returns:
+            Joules.
+        """
         leak = self.multiply if layer.kind in LEAKY else 0.0
         return self.accumulate + leak + 2 * self.access(layer.neurons)
 
@@ -248,6 +296,9 @@ PRICE_LISTS: Mapping[str, PriceList] = MappingProxyType(
 
 def names() -> tuple[str, ...]:
     """List the names of the price lists that ``get`` knows.
+
+    Returns:
+        The names, the default first.
 
     >>> DEFAULT in names()
     True

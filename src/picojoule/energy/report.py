@@ -79,6 +79,7 @@ class EnergyReport:
     psi: str
     """The convention by which ψ was counted."""
     prices: PriceList
+    """What each operation costs."""
     layers: tuple[LayerEnergy, ...]
     """In the order in which they fire, relays included."""
     encoder_macs: float
@@ -157,7 +158,11 @@ class EnergyReport:
         return self.synops / synapses if synapses else None
 
     def break_even(self) -> str:
-        """Say how often a synapse is used, beside the published bounds below which an SNN spends less than its twin."""
+        """Say how often a synapse is used, beside the published bounds below which an SNN spends less than its twin.
+
+        Returns:
+            One clause; a dash where there are no synapses.
+        """
         low, high = BREAK_EVEN
         used = self.synops_per_synapse
         return (
@@ -218,7 +223,11 @@ class EnergyReport:
         }
 
     def table(self) -> Table:
-        """Make the table that `print(report)` shows."""
+        """Make the table that `print(report)` shows.
+
+        Returns:
+            A table of Rich, a row for each layer.
+        """
         apart = [
             f"encoder {self.encoder_macs:,.0f} MACs, {format_joules(self.encoder_joules)}",
             f"dense ReLU twin {self.dense_macs:,} MACs, {format_joules(self.ann_joules)}",
@@ -274,11 +283,19 @@ class EnergyReport:
         return one_sheet(self)
 
     def latex(self) -> str:
-        """Write the table of `sheet` as a LaTeX `tabular` of the package booktabs."""
+        """Write the table of `sheet` as a LaTeX `tabular` of the package booktabs.
+
+        Returns:
+            The text of the table.
+        """
         return self.sheet().latex()
 
     def csv(self) -> str:
-        """Write the table of `sheet` as CSV with one header line."""
+        """Write the table of `sheet` as CSV with one header line.
+
+        Returns:
+            The text, energies in the unit of the heading.
+        """
         return self.sheet().csv()
 
     def _repr_html_(self) -> str:

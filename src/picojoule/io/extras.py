@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from picojoule.errors import PicojouleError
@@ -23,24 +22,19 @@ EXTRA_OF: Mapping[str, str] = MappingProxyType(
 """By the name under which a package is imported. `pyproject.toml` says which packages each extra installs."""
 
 
-@contextmanager
-def none_without_numba() -> Iterator[None]:
-    """Leave the block quietly where it imports compiled code and Numba, the compiler, is not installed.
+def lacks_numba(fault: ModuleNotFoundError) -> bool:
+    """Return whether an import failed because Numba, the compiler, or its own compiler is not installed.
 
-    Yields:
-        Nothing.
+    Args:
+        fault: What the import statement raised.
 
-    Raises:
-        ModuleNotFoundError: If another package is missing.
+    Returns:
+        Whether it did; False where another package is missing.
 
-    >>> with none_without_numba():
-    ...     raise ModuleNotFoundError("No module named 'llvmlite'", name="llvmlite")
+    >>> lacks_numba(ModuleNotFoundError("No module named 'llvmlite.ir'", name="llvmlite.ir"))
+    True
     """
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] not in ("numba", "llvmlite"):
-            raise
+    return (fault.name or "").partition(".")[0] in ("numba", "llvmlite")
 
 
 def explained(fault: ModuleNotFoundError, what: str) -> Exception:
@@ -56,8 +50,7 @@ def explained(fault: ModuleNotFoundError, what: str) -> Exception:
     >>> print(explained(ModuleNotFoundError("No module named 'altair'", name="altair"), "picojoule.report"))
     picojoule.report needs the package altair: install it with `pip install 'picojoule[report]'`
     """
-    package = (fault.name or "").partition(".")[0]
-    package = "numba" if package == "llvmlite" else package  # its compiler, which nobody installs alone
+    package = "numba" if lacks_numba(fault) else (fault.name or "").partition(".")[0]
     if package not in EXTRA_OF:
         return fault
     return PicojouleError(

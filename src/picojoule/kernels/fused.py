@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from picojoule.io.background import Task
-from picojoule.io.extras import none_without_numba
+from picojoule.io.extras import lacks_numba
 from picojoule.kernels.draws import LEVELS, draw
 from picojoule.kernels.switches import Switch
 
@@ -44,11 +44,13 @@ def is_available() -> bool:
 
 def _imported_loops() -> ModuleType | None:
     """Import the compiled loops, which bring the compiler; None where that is not installed."""
-    with none_without_numba():
+    try:
         from picojoule.kernels import fused_loops
-
-        return fused_loops
-    return None
+    except ModuleNotFoundError as missing:
+        if not lacks_numba(missing):
+            raise
+        return None
+    return fused_loops
 
 
 _loops = Task(_imported_loops)

@@ -25,7 +25,15 @@ class Surrogate(Protocol):
     """Any callable from potential and threshold to the derivative used in the backward pass."""
 
     def __call__(self, u: Tensor, threshold: float, /) -> Tensor:
-        """Return the derivative used for ∂s/∂u, in the dtype and shape of the potential."""
+        """Return the derivative used for ∂s/∂u.
+
+        Args:
+            u: The potential.
+            threshold: Where the neuron fires.
+
+        Returns:
+            The derivative, in the dtype and shape of the potential.
+        """
         ...
 
 
@@ -103,13 +111,30 @@ class S3NN:
             )
 
     def __call__(self, u: Tensor, threshold: float, /) -> Tensor:
-        """Return the derivative at each potential, with PyTorch's operators."""
+        """Return the derivative at each potential, with PyTorch's operators.
+
+        Args:
+            u: The potential.
+            threshold: Where the neuron fires.
+
+        Returns:
+            ∂s/∂u, in the dtype and shape of the potential.
+        """
         # The clamp changes no value that is kept; it keeps 1/u finite in the branch that `where` drops.
         above = (u.clamp(min=threshold) * self.tau).reciprocal()
         return where(u >= threshold, above, _sigmoid_slope(u, threshold, self.alpha))
 
     def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
-        """Multiply a gradient by the surrogate in one pass, see `Fused`."""
+        """Multiply a gradient by the surrogate in one pass, see `Fused`.
+
+        Args:
+            grad: The gradient that arrives at the spikes.
+            u: The potential, densely in the memory of a CPU.
+            threshold: Where the neuron fires.
+
+        Returns:
+            The gradient that leaves the neuron.
+        """
         return times_s3nn(grad, u, threshold, self.alpha, self.tau)
 
 
@@ -123,11 +148,28 @@ class Triangle:
     """
 
     def __call__(self, u: Tensor, threshold: float, /) -> Tensor:
-        """Return the derivative at each potential, with PyTorch's operators."""
+        """Return the derivative at each potential, with PyTorch's operators.
+
+        Args:
+            u: The potential.
+            threshold: Where the neuron fires.
+
+        Returns:
+            ∂s/∂u, in the dtype and shape of the potential.
+        """
         return (1 - (u - threshold).abs()).clamp(min=0)
 
     def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
-        """Multiply a gradient by the surrogate in one pass, see `Fused`."""
+        """Multiply a gradient by the surrogate in one pass, see `Fused`.
+
+        Args:
+            grad: The gradient that arrives at the spikes.
+            u: The potential, densely in the memory of a CPU.
+            threshold: Where the neuron fires.
+
+        Returns:
+            The gradient that leaves the neuron.
+        """
         return times_triangle(grad, u, threshold)
 
 
@@ -152,11 +194,28 @@ class ScaledSigmoid:
         _require_positive(self, "alpha", self.alpha)
 
     def __call__(self, u: Tensor, threshold: float, /) -> Tensor:
-        """Return the derivative at each potential, with PyTorch's operators."""
+        """Return the derivative at each potential, with PyTorch's operators.
+
+        Args:
+            u: The potential.
+            threshold: Where the neuron fires.
+
+        Returns:
+            ∂s/∂u, in the dtype and shape of the potential.
+        """
         return _sigmoid_slope(u, threshold, self.alpha)
 
     def times(self, grad: Tensor, u: Tensor, threshold: float, /) -> Tensor:
-        """Multiply a gradient by the surrogate in one pass, see `Fused`."""
+        """Multiply a gradient by the surrogate in one pass, see `Fused`.
+
+        Args:
+            grad: The gradient that arrives at the spikes.
+            u: The potential, densely in the memory of a CPU.
+            threshold: Where the neuron fires.
+
+        Returns:
+            The gradient that leaves the neuron.
+        """
         return times_sigmoid(grad, u, threshold, self.alpha)
 
 

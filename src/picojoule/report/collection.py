@@ -32,6 +32,7 @@ class Entry:
     path: Path
     """The run's folder."""
     state: RunState
+    """How far it has come."""
     reason: str = ""
     """Why it is not finished, or what of it cannot be read."""
     recipe: Recipe | None = None
@@ -83,6 +84,9 @@ def gather(folder: str | os.PathLike[str]) -> Collection:
 
     Raises:
         PicojouleError: If there is no such folder, or no run in it.
+
+    >>> [entry.state for entry in gather(finished_run.path.parent)]  # a folder of runs
+    ['finished']
     """
     folder = Path(folder)
     if not os.path.isdir(folder):  # pathlib's own raises where a name is too long

@@ -120,6 +120,10 @@ def mean_table(curves: Iterable[Curve]) -> Sheet:
 
     Returns:
         A row for each level; a budget stands in a strength's place.
+
+    >>> curve = Curve("Ω_syn", "p = 1", (Point(0.5, 0.9, 1.0), Point(0.2, 0.8, 8.0)), (Point(1.0, 0.92),))
+    >>> len(mean_table([curve]).rows)  # the baseline and two strengths
+    3
     """
     columns = (
         *(Column("penalty"), Column("strength"), Column("seeds"), Column("accuracy [%]", scale=100)),

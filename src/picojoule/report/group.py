@@ -65,6 +65,10 @@ def run_groups(collection: Collection, baselines: Mapping[str, float] | None = N
 
     Returns:
         The groups, the one with most runs first.
+
+    >>> from picojoule.report import gather
+    >>> [group.label for group in run_groups(gather(finished_run.path.parent))]
+    ['cnn7 · digits']
     """
     members: dict[tuple[tuple[str, str], ...], list[Entry]] = {}
     recipes: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
@@ -94,6 +98,10 @@ def curves(collection: Collection, baselines: Mapping[str, float] | None = None)
 
     Returns:
         The curves of each group, by its label.
+
+    >>> from picojoule.report import gather
+    >>> curves(gather(finished_run.path.parent))  # of a baseline alone there is no curve
+    {'cnn7 · digits': ()}
     """
     return {group.label: group.curves for group in run_groups(collection, baselines)}
 

@@ -44,6 +44,11 @@ def score(curve: Curve, cutoffs: Iterable[float] = CUTOFFS) -> dict[str, float |
 
     Returns:
         The scores by names like "AUC(70)" (areas as fractions); None where one is not defined, as for one point.
+
+    >>> from picojoule.report.curve import Point
+    >>> curve = Curve("Ω_syn", "p = 1", (Point(0.5, 0.9, 1.0), Point(0.2, 0.8, 8.0)), (Point(1.0, 0.92),))
+    >>> f"{score(curve, [70])['AUC(70)']:.2f}"
+    '0.48'
     """
     cutoffs = tuple(cutoffs)
     is_curve = len(set(curve.energies)) > 1  # through one point, any curve could be drawn
@@ -105,6 +110,11 @@ def seed_table(curves: Iterable[Curve], cutoffs: Iterable[float] = CUTOFFS) -> S
 
     Returns:
         One row per curve; the area of a seed with fewer than two points is not defined.
+
+    >>> from picojoule.report.curve import Point
+    >>> curve = Curve("Ω_syn", "p = 1", (Point(0.5, 0.9, 1.0), Point(0.2, 0.8, 8.0)), (Point(1.0, 0.92),))
+    >>> seed_table([curve], [70]).titles
+    ['curve', 'AUC(70) mean [%]', 'AUC(70) seed 0 [%]']
     """
     cutoffs, form = tuple(cutoffs), _SCORES["AUC"][1]
     curves = list(curves)

@@ -90,6 +90,11 @@ def write(
 
     Raises:
         PicojouleError: If there is no run, or the report cannot be written.
+
+    >>> import tempfile
+    >>> made = write(finished_run.path.parent, tempfile.mkdtemp(), drawn=0)  # a folder of runs
+    >>> made.page.name, made.collection.counts["finished"]
+    ('report.html', 1)
     """
     collection = gather(folder)
     into = Path(out) if out is not None else collection.folder / "report"

@@ -46,7 +46,12 @@ _ENERGY_FIELDS = (
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How well a network does on one split, and what it spends on it, per sample."""
+    """How well a network does on one split, and what it spends on it, per sample: what `picojoule.evaluate` gives.
+
+    >>> measured = Evaluation("test", 10, 0.9, 0.3, None, None, "loihi")
+    >>> measured.accuracy, measured.to_dict()["joules"]
+    (0.9, None)
+    """
 
     split: Split
     """The images: "test" or "validation"."""
@@ -99,6 +104,10 @@ def evaluate(
 
     Raises:
         PicojouleError: If the run cannot be read, its code is not trusted, or a split or number is not valid.
+
+    >>> measured = evaluate(finished_run, "validation")  # a run that `fit` returned, or the path of its folder
+    >>> measured.samples, measured.accuracy == finished_run.result.validation.accuracy
+    (10, True)
     """
     if split not in get_args(Split):
         raise unknown("split", split, get_args(Split))

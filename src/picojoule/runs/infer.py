@@ -198,6 +198,10 @@ def infer(
 
     Raises:
         PicojouleError: If the run cannot be read, its code is not trusted, or an argument is not valid.
+
+    >>> found = infer(finished_run, split="test", limit=2, engine="dense")  # a run, or the path of its folder
+    >>> [answer.image for answer in found.answers], found.answers[0].synops > 0
+    (['test/0', 'test/1'], True)
     """
     _check_request(images, split, limit, engine)
     run = Run.opened(run)

@@ -81,6 +81,10 @@ def load_model(run: Run | str | os.PathLike[str], trust: Trust = False) -> nn.Mo
 
     Raises:
         PicojouleError: If its code is not trusted, or weights and model do not fit each other.
+
+    >>> net = load_model(finished_run)  # a run that `fit` returned, or the path of its folder
+    >>> type(net).__name__, net.training
+    ('CNN7', False)
     """
     run = Run.opened(run)
     recipe, weights = run.recipe, run.weights  # all that the folder holds is read before any code runs

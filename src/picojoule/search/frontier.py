@@ -52,6 +52,9 @@ class Plan:
 
     Raises:
         PicojouleError: If there is no such curve: fewer than two points, or strengths that do not rise.
+
+    >>> Plan(points=5, stretch=3).stretch_of(epochs=10)
+    3
     """
 
     points: int = 11
@@ -210,7 +213,7 @@ def frontier(
     accelerator: str = "auto",
     devices: int = 1,
 ) -> Frontier:
-    """Train the points of a trade-off curve one after the other, until the accuracy breaks.
+    r"""Train the points of a trade-off curve one after the other, until the accuracy breaks.
 
     The same call again resumes where it was, and returns at once if all is done.
 
@@ -229,6 +232,19 @@ def frontier(
 
     Raises:
         PicojouleError: If there is no frontier of this recipe, or a point cannot be trained.
+
+    >>> import tempfile
+    >>> few = Recipe.loads(
+    ...     'model.name = "cnn7"\ndata.name = "digits"',
+    ...     "data.limit=10",
+    ...     "data.limit_validation=10",
+    ...     "data.limit_test=10",
+    ...     "training.epochs=1",
+    ...     "training.batch_size=10",
+    ... )
+    >>> curve = frontier(few, tempfile.mkdtemp(), Plan(points=2, stretch=1), accelerator="cpu")
+    >>> [run.recipe.penalty.strength for run in curve.runs]
+    [0.0, 2.0]
     """
     recipe, _ = with_own_data(recipe, data)
     chain = recipes(recipe, plan)

@@ -18,6 +18,9 @@ class Limits:
         max_joules: Energy per image.
         max_share: Energy as a share of the baseline's.
         min_accuracy: As a fraction.
+
+    >>> Limits(max_loss=0.01).on_accuracy, Limits(max_share=0.3).on_accuracy
+    (True, False)
     """
 
     max_loss: float | None = None

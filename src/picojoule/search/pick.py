@@ -199,6 +199,10 @@ def pick(folder: str | os.PathLike[str], limits: Limits) -> Pick:
 
     Raises:
         PicojouleError: If there is no finished run, figures cannot be compared, or a baseline is wanted and missing.
+
+    >>> choice = pick(finished_run.path.parent, Limits(max_joules=1.0))  # a folder of runs
+    >>> choice.chosen.best.path == finished_run.path
+    True
     """
     networks = gather(folder)
     plain = [network for network in networks if not network.penalised]

@@ -175,7 +175,14 @@ class Activity(Mapping[str, Tensor]):
             )
 
     def is_binary(self, name: str) -> bool:
-        """Return whether the layer's type can emit nothing but 0 and 1."""
+        """Return whether the layer's type can emit nothing but 0 and 1.
+
+        Args:
+            name: The layer's name.
+
+        Returns:
+            Whether nothing else can come from it.
+        """
         return name in self._binary
 
     def __getitem__(self, name: str) -> Tensor:

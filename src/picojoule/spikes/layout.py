@@ -65,7 +65,14 @@ class TimeLayout:
         return {None: "[B, …]", 0: "[T, B, …]", 1: "[B, T, …]"}[self.time_axis]
 
     def has_axis_in(self, shape: Sequence[int]) -> bool:
-        """Return whether a tensor of this shape has time as an axis of its own."""
+        """Return whether a tensor of this shape has time as an axis of its own.
+
+        Args:
+            shape: The shape of the tensor.
+
+        Returns:
+            Whether it has.
+        """
         return self.time_axis is not None and len(shape) > self.time_axis and shape[self.time_axis] == self.steps
 
     def is_in(self, shape: Sequence[int], samples: int) -> bool:
@@ -83,7 +90,15 @@ class TimeLayout:
         return self.can_loop_over(shape, samples) or (self.folded is not None and shape[0] == self.steps)
 
     def can_loop_over(self, shape: Sequence[int], samples: int) -> bool:
-        """Return whether a tensor is [T, B, …], so that a network that is called once may take its steps from it."""
+        """Return whether a tensor is [T, B, …], so that a network that is called once may take its steps from it.
+
+        Args:
+            shape: The shape of the tensor.
+            samples: The batch size B.
+
+        Returns:
+            Whether it is.
+        """
         return self.folded is None and self.steps != samples and tuple(shape[:2]) == (self.steps, samples)
 
     def by_step(

@@ -174,7 +174,11 @@ class Synapses(Mapping[str, Layer]):
         }
 
     def table(self) -> Table:
-        """Make the table that `print(synapses)` shows."""
+        """Make the table that `print(synapses)` shows.
+
+        Returns:
+            A table of Rich, a row for each layer.
+        """
         table = Table(
             title=f"ψ = {self.psi}, input {'×'.join(map(str, self.input_shape))}",
             caption=f"Ω(1), p = 1: syn {self.synapses:,}, total {self.neurons:,}, balance {len(self.spiking)}.   "

@@ -15,6 +15,11 @@ class Reporter(Protocol):
 
     Pass reporters to `picojoule.fit`, which calls them in this order: `begin`, then `step` after each batch, `epoch`
     after each epoch and `say` at any time, and `end` in any case.
+
+    >>> class Losses(LogReporter):
+    ...     def epoch(self, metrics):
+    ...         print(metrics.epoch, metrics.validation_loss)
+    >>> reporters: list[Reporter] = [Losses()]
     """
 
     def begin(self, run: Run, recipe: Recipe, batches: int, epoch: int, batch: int) -> None:

@@ -41,6 +41,9 @@ _MODELS: Mapping[str, _Architecture] = MappingProxyType(
 def names() -> tuple[str, ...]:
     """List the names that ``create`` knows.
 
+    Returns:
+        The names of the networks.
+
     >>> names()
     ('cnn7', 'vgg11', 'resnet18')
     """

@@ -24,7 +24,13 @@ class CNN7(nn.Sequential):
     """CNN7: C-BN-S-DO six times, then C(classes)-GAP; feature maps 15, 13, 8, 6, 6, 6 on a 32x32 image.
 
     The kernels are those that give the paper's 59 688 neurons and 98 895 888 synapses; its printed table has them one
-    layer too early. ``classes`` changes the last convolution only.
+    layer too early. ``classes`` changes the last convolution only. `picojoule.zoo.create` builds it.
+
+    Args:
+        classes: The number of classes.
+        in_channels: Channels of an image.
+        neuron: Makes the module of each spiking layer.
+        steps: Time steps of an image.
     """
 
     def __init__(self, classes: int, in_channels: int, neuron: Callable[[], nn.Module], steps: int) -> None:
@@ -42,7 +48,14 @@ class CNN7(nn.Sequential):
         self.add_module("conv7", conv(channels, classes, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute logits [B, classes] of images [B, C, 32, 32]."""
+        """Compute the logits of images.
+
+        Args:
+            x: Images [B, C, 32, 32], normalised.
+
+        Returns:
+            Logits [B, classes], averaged over the time steps.
+        """
         x = present(x, self.steps)
         for layer in self:
             x = layer(x)

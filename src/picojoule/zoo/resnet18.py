@@ -13,7 +13,13 @@ from picojoule.zoo.layers import conv
 class ResNet18(nn.Module):
     """ResNet18: C(64)-{A A}-{B A}-{B A}-{B A}-BN-S-C(classes)-GAP, A and B of 64, 128, 256 and 512 channels.
 
-    671 744 neurons in 20 spiking layers on a 32x32 image, as in the paper.
+    671 744 neurons in 20 spiking layers on a 32x32 image, as in the paper. `picojoule.zoo.create` builds it.
+
+    Args:
+        classes: The number of classes.
+        in_channels: Channels of an image.
+        neuron: Makes the module of each spiking layer.
+        steps: Time steps of an image.
     """
 
     def __init__(self, classes: int, in_channels: int, neuron: Callable[[], nn.Module], steps: int) -> None:
@@ -30,7 +36,14 @@ class ResNet18(nn.Module):
         self.conv = conv(512, classes, kernel=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute logits [B, classes] of images [B, C, 32, 32]."""
+        """Compute the logits of images.
+
+        Args:
+            x: Images [B, C, 32, 32], normalised.
+
+        Returns:
+            Logits [B, classes], averaged over the time steps.
+        """
         currents = self.stage4(self.stage3(self.stage2(self.stage1(self.conv1(present(x, self.steps))))))
         maps: Tensor = self.conv(self.spike(self.norm(currents)))  # [T·B, classes, 4, 4]
         return readout(maps.mean(dim=(2, 3)), self.steps)
@@ -62,7 +75,14 @@ class ResA(_Block):
         super().__init__(width, width, stride=1, neuron=neuron)
 
     def forward(self, currents: Tensor) -> Tensor:
-        """Add the block's currents to the stream [T·B, C, H, W]."""
+        """Add the block's currents to the stream [T·B, C, H, W].
+
+        Args:
+            currents: The stream.
+
+        Returns:
+            The stream behind the block, [T·B, C, H, W].
+        """
         return self.path(currents) + currents
 
 
@@ -79,6 +99,13 @@ class ResB(_Block):
         self.skip_conv = conv(inputs, 2 * inputs, kernel=1, stride=2)
 
     def forward(self, currents: Tensor) -> Tensor:
-        """Add the block's currents to the stream [T·B, C, H, W]."""
+        """Add the block's currents to the stream [T·B, C, H, W].
+
+        Args:
+            currents: The stream.
+
+        Returns:
+            The stream behind the block, [T·B, C, H, W].
+        """
         skip: Tensor = self.skip_conv(self.skip_spike(self.skip_norm(currents)))
         return self.path(currents) + skip

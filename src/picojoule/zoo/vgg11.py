@@ -21,6 +21,13 @@ class VGG11(nn.Sequential):
 
     2x2 average pools stand after spiking layers 1, 3, 5 and 6, dropout 0.2 after 2, 4, 7, 9 and 10: the places that
     give the paper's 249 856 neurons on a 32x32 image (its printed table swaps those of layers 1 and 2).
+    `picojoule.zoo.create` builds it.
+
+    Args:
+        classes: The number of classes.
+        in_channels: Channels of an image.
+        neuron: Makes the module of each spiking layer.
+        steps: Time steps of an image.
     """
 
     def __init__(self, classes: int, in_channels: int, neuron: Callable[[], nn.Module], steps: int) -> None:
@@ -43,7 +50,14 @@ class VGG11(nn.Sequential):
         self.add_module("fc11", linear(width, classes))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute logits [B, classes] of images [B, C, 32, 32]."""
+        """Compute the logits of images.
+
+        Args:
+            x: Images [B, C, 32, 32], normalised.
+
+        Returns:
+            Logits [B, classes], averaged over the time steps.
+        """
         x = present(x, self.steps)
         for layer in self:
             x = layer(x)

@@ -30,10 +30,11 @@ class Result:
     logits: Tensor
     """What the network returns, [B, …]."""
     program: Program = field(repr=False)
+    """What was run."""
     spike_counts: NDArray[np.int64] = field(repr=False)
-    """[B, spiking layers and relays]"""
+    """Spikes, [B, spiking layers and relays]."""
     operation_counts: NDArray[np.int64] = field(repr=False)
-    """[B, layers of synapses]"""
+    """Synaptic operations, [B, layers of synapses]."""
 
     @property
     def spikes(self) -> dict[str, Tensor]:

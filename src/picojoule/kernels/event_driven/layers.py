@@ -22,7 +22,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from picojoule.errors import PicojouleError
 from picojoule.io.background import Task
-from picojoule.io.extras import none_without_numba
+from picojoule.io.extras import lacks_numba
 from picojoule.kernels.event_driven.choice import Choice
 from picojoule.kernels.event_driven.geometry import Geometry, geometry_of
 from picojoule.kernels.switches import Switch
@@ -260,11 +260,13 @@ def _blank(kind: type[nn.Module]) -> nn.Module:
 
 def _imported_kernels() -> ModuleType | None:
     """Import the kernels, which bring the compiler; None where that is not installed."""
-    with none_without_numba():
+    try:
         from picojoule.kernels.event_driven import convolution
-
-        return convolution
-    return None
+    except ModuleNotFoundError as missing:
+        if not lacks_numba(missing):
+            raise
+        return None
+    return convolution
 
 
 _kernels = Task(_imported_kernels)

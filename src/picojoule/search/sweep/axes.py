@@ -23,7 +23,7 @@ Block = dict[str, list[Any]]
 
 
 def load(path: str | os.PathLike[str], *overrides: str) -> tuple[Recipe, ...]:
-    """Read the recipes of a sweep file.
+    r"""Read the recipes of a sweep file.
 
     Args:
         path: A TOML file: a recipe, and the ``[[axes]]`` along which it varies.
@@ -34,6 +34,12 @@ def load(path: str | os.PathLike[str], *overrides: str) -> tuple[Recipe, ...]:
 
     Raises:
         PicojouleError: If the file cannot be read, one of its recipes is not valid, or an override has no effect.
+
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "sweep.toml")
+    >>> _ = file.write_text('model.name = "cnn7"\ndata.name = "digits"\n[[axes]]\nseed = [0, 1, 2]')
+    >>> [recipe.seed for recipe in load(file)]
+    [0, 1, 2]
     """
     text = read(path)
     with named(path, overrides):

@@ -43,7 +43,11 @@ class Board:
         self._any_started = False
 
     def begin(self, jobs: Sequence[Job]) -> None:
-        """Show the table (see `Watcher`)."""
+        """Show the table (see `Watcher`).
+
+        Args:
+            jobs: Every run of the sweep.
+        """
         self._jobs, self._began = jobs, self._clock()
         if sys.stderr.isatty():
             console = Console(stderr=True)
@@ -57,7 +61,11 @@ class Board:
             self._live.start()
 
     def change(self, job: Job) -> None:
-        """Show the new state of a run (see `Watcher`)."""
+        """Show the new state of a run (see `Watcher`).
+
+        Args:
+            job: The run.
+        """
         if job.state == "done":
             self._results[job.run.path.name] = _result(job)
         if self._live is None:
@@ -66,12 +74,21 @@ class Board:
             self._live.refresh()
 
     def progress(self, job: Job) -> None:
-        """Show how far a run has come (see `Watcher`)."""
+        """Show how far a run has come (see `Watcher`).
+
+        Args:
+            job: The run.
+        """
         if self._live is not None and self._redrawing.due():
             self._live.refresh()
 
     def say(self, job: Job, text: str) -> None:
-        """Print a remark (see `Watcher`)."""
+        """Print a remark (see `Watcher`).
+
+        Args:
+            job: The run.
+            text: One sentence.
+        """
         self._print(f"{job.run.path.name}: {text}")
 
     def end(self) -> None:

@@ -53,6 +53,10 @@ def run(
     Raises:
         Interrupted: If the process was told to stop (SIGINT, SIGTERM), after each run has written a checkpoint.
         PicojouleError: If the arguments are not valid, or there is no such cluster.
+
+    >>> outcome = run([finished_run.recipe], finished_run.path.parent)  # returns at once: nothing is missing
+    >>> [done.path == finished_run.path for done in outcome.runs], outcome.failures
+    ([True], ())
     """
     if on not in get_args(Where):
         raise unknown("place to run on", on, get_args(Where))

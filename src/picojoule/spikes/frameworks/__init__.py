@@ -33,6 +33,9 @@ def kind_of(module: nn.Module) -> Kind | None:
 
     Returns:
         Whether it fires, is silent or is refused; None if it is of no framework, or nothing needs to be known.
+
+    >>> kind_of(nn.ReLU()) is None
+    True
     """
     known = _known(module)
     if known is None:
@@ -43,13 +46,33 @@ def kind_of(module: nn.Module) -> Kind | None:
 
 
 def framework_of(module: nn.Module) -> Framework | None:
-    """Return the framework whose class the module is, or is derived from; None if there is none."""
+    """Return the framework whose class the module is, or is derived from.
+
+    Args:
+        module: Any module.
+
+    Returns:
+        The framework; None if there is none.
+
+    >>> framework_of(nn.ReLU()) is None
+    True
+    """
     known = _known(module)
     return None if known is None else known[0]
 
 
 def spare_modules(model: nn.Module) -> set[nn.Module]:
-    """List the modules that classes of a framework keep beside those that they run."""
+    """List the modules that classes of a framework keep beside those that they run.
+
+    Args:
+        model: The network.
+
+    Returns:
+        Modules that no forward pass calls, with all their parts.
+
+    >>> spare_modules(nn.Linear(2, 2))
+    set()
+    """
     found: set[nn.Module] = set()
     for module in model.modules():
         framework = _BY_PACKAGE.get(type(module).__module__.partition(".")[0])

@@ -27,6 +27,7 @@ class Silent:
     """A module that emits no spikes: what it emits must not feed a synapse."""
 
     emits: str = "its potential"
+    """What it emits in place of spikes, as the object of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,9 @@ class Refused:
     """A module that cannot be counted: why, and what to use instead."""
 
     because: str
+    """The reason, as a clause."""
     instead: str
+    """The remedy, as an imperative."""
 
 
 Kind = Fires | Silent | Refused
@@ -45,7 +48,9 @@ class Framework:
     """A framework: the classes of its package that picojoule knows, by name."""
 
     name: str
+    """As it writes itself."""
     package: str
+    """The name by which it is imported."""
     tested: str
     """The version that the tests run with."""
     kinds: Mapping[str, Kind | Callable[[nn.Module], Kind | None]]

@@ -60,10 +60,25 @@ class Call:
         return name.endswith("_") and not name.endswith("__")
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the operation on other arguments."""
+        """Run the operation on other arguments.
+
+        Args:
+            args: In place of those that the model gave.
+            kwargs: The same for the named ones.
+
+        Returns:
+            What the operation returns.
+        """
         return self.function(*args, **kwargs)
 
 
 def shadow(tensor: Tensor) -> Tensor:
-    """Return the tensor's shape without its numbers: enough to learn the shape of a result."""
+    """Return the tensor's shape without its numbers: enough to learn the shape of a result.
+
+    Args:
+        tensor: Any tensor.
+
+    Returns:
+        A tensor of that shape on the device "meta".
+    """
     return torch.empty_like(tensor, device="meta", dtype=torch.float32)
