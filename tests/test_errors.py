@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import picojoule as pj
 from picojoule.energy.hardware import MemoryPriceList, PriceList
 from picojoule.errors import PicojouleError, memory_ran_out
 from picojoule.paper.conversion_chain import stages
+
+SOURCES = Path(pj.__file__).parent
 
 
 def network() -> nn.Module:
@@ -105,6 +108,29 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "export.to_nir": lambda wrong: pj.export.to_nir(wrong, torch.zeros(1, 4)),
     "export.write: format": lambda wrong: pj.export.write(network(), torch.zeros(1, 4), wrong, "file"),
 }
+
+
+NAMES = ("S3NN", "Ray")
+"""With which a message may begin, though it is a lower-case sentence."""
+
+
+def messages() -> Iterator[tuple[str, str]]:
+    """Where each message is made that is written out, and its words, with {} for what is filled in."""
+    for path in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "PicojouleError" and node.args:
+                parts = node.args[0].values if isinstance(node.args[0], ast.JoinedStr) else [node.args[0]]
+                words = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
+                yield f"{path.relative_to(SOURCES)}:{node.lineno}", words
+
+
+def test_all_messages_have_one_style() -> None:
+    """Lower case, no full stop, what is wrong: what to do."""
+    found = dict(messages())
+    assert len(found) > 300
+    assert not {where: text for where, text in found.items() if text[0].isupper() and not text.startswith(NAMES)}
+    assert not {where: text for where, text in found.items() if text.endswith(".")}
+    assert not {where: text for where, text in found.items() if ": " not in text and not text.endswith("{}")}
 
 
 WRONG = {"None": None, "text": "x", "number": -1.5, "list": [1], "dictionary": {"a": 1}, "object": object()}

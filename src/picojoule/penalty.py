@@ -269,13 +269,13 @@ def _coefficients(layer: Layer, weights: Tensor | float) -> Tensor:
         c = torch.as_tensor(weights, dtype=torch.float64).detach().cpu()
     except (TypeError, ValueError, RuntimeError):
         raise PicojouleError(
-            f"the weighting gives the layer {layer.name!r} {type(weights).__name__} where a number or a tensor of "
-            "costs was expected"
+            f"the weighting gives the layer {layer.name!r} {type(weights).__name__}, which is no cost: let it give a "
+            "number or a tensor"
         ) from None
     if c.dim() and tuple(c.shape) != layer.shape:
         raise PicojouleError(
             f"the weighting gives the layer {layer.name!r} coefficients of shape {tuple(c.shape)}, but its map has "
-            f"shape {layer.shape}"
+            f"shape {layer.shape}: let it give one number, or one for each neuron"
         )
     if not bool(torch.isfinite(c).all()) or bool((c < 0).any()):
         raise PicojouleError(

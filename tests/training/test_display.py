@@ -164,6 +164,7 @@ def test_tensorboard_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(
-        pj.PicojouleError, match=r"TensorBoard is not installed: pip install 'picojoule\[tensorboard\]'"
+        pj.PicojouleError,
+        match=r"needs the package tensorboard: install it with `pip install 'picojoule\[tensorboard\]'`",
     ):
         TensorBoard()

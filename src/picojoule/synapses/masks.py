@@ -111,7 +111,7 @@ class Masks:
             again = _Rerun(self, func, args, kwargs, target, before)
             try:
                 if func.__name__ in RANDOM:
-                    raise PicojouleError("what is drawn differs without other weights")
+                    raise _NoOtherNumbers("what is drawn differs without other weights")
                 with torch.no_grad():
                     found: list[Tensor | None] = list(again.left_of_results())
             except Exception:  # the operation takes no other numbers
@@ -149,6 +149,10 @@ class Masks:
                 known.copy_(left)  # in place, for the views of it
             else:
                 self._left[id(tensor)] = (tensor, left)
+
+
+class _NoOtherNumbers(Exception):
+    """An operation on weights cannot be run again on other numbers in their place."""
 
 
 class _Rerun:
@@ -189,7 +193,7 @@ class _Rerun:
     def _entry(self, tensor: Tensor) -> Tensor:
         left = self._masks.entry(tensor) if self._masks.is_drawn(tensor) else tensor
         if left is None:
-            raise PicojouleError("what is left of a weight cannot be said")
+            raise _NoOtherNumbers("what is left of a weight cannot be said")
         return left
 
     def _drawn(self, draw: int, numbers: dict[int, Tensor], tensor: Tensor) -> Tensor:
@@ -199,7 +203,7 @@ class _Rerun:
         value = self._before if self._before is not None and tensor is self._target else tensor.detach()
         if self._masks.is_drawn(tensor):
             if not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool):
-                raise PicojouleError("whole numbers may be indices, which no others can stand for")
+                raise _NoOtherNumbers("whole numbers may be indices, which no others can stand for")
             generator = torch.Generator().manual_seed(len(numbers) * _DRAWS + draw)
             size = 1 + torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
             sign = (1 - 2 * torch.randint(2, tensor.shape, generator=generator)) if draw > 1 else 1 - 2 * draw

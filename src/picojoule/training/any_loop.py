@@ -104,7 +104,8 @@ class Guard:
         """
         if (cross_entropy is None) is not (self._classes is None):
             raise PicojouleError(
-                "a guard with classes= needs the cross-entropy of each batch, and one without has none"
+                "a guard with classes= needs the cross-entropy of each batch, and one without has none: give both or "
+                "neither"
             )
         if cross_entropy is not None:
             check_one_number("the cross-entropy", cross_entropy, "give the mean over the batch, as it is in the loss")

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from picojoule.energy.units import format_joules
-from picojoule.errors import PicojouleError
 from picojoule.io.background import run_in_thread
+from picojoule.io.extras import explained
 from picojoule.io.tables import visible
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
@@ -153,8 +153,8 @@ class TensorBoard:
     def __init__(self) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise PicojouleError("TensorBoard is not installed: pip install 'picojoule[tensorboard]'") from None
+        except ModuleNotFoundError as missing:
+            raise explained(missing, "the log for TensorBoard") from None
         self._make = SummaryWriter
         self._writer: Any = None
 

@@ -295,5 +295,7 @@ def test_an_address_at_which_nobody_listens_is_told_without_waiting_for_ray(
 
 def test_ray_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(pj.PicojouleError, match=r"Ray is not installed: pip install 'picojoule\[ray\]'"):
+    with pytest.raises(
+        pj.PicojouleError, match=r"needs the package ray: install it with `pip install 'picojoule\[ray\]'`"
+    ):
         pj.sweep.run([tiny.recipe()], tmp_path, on="ray", watcher=Quiet())

@@ -27,6 +27,7 @@ from typing import Any
 
 from picojoule.data import cache_root
 from picojoule.errors import PicojouleError
+from picojoule.io.extras import explained
 from picojoule.io.factories import is_factory
 from picojoule.io.files import make_folder, read_bytes, write_atomically
 from picojoule.recipe import Recipe
@@ -62,8 +63,8 @@ class RayBackend:
         try:
             import ray
             from ray.util.queue import Queue
-        except ImportError:
-            raise PicojouleError("Ray is not installed: pip install 'picojoule[ray]'") from None
+        except ModuleNotFoundError as missing:
+            raise explained(missing, "a sweep on Ray") from None
         self.places = places or sys.maxsize
         self._ray: Any = ray
         self._tasks: dict[Any, Job] = {}
