@@ -21,6 +21,11 @@ def save(chart: alt.TopLevelMixin, path: Path) -> list[Path]:
 
     Returns:
         The three files.
+
+    >>> import tempfile
+    >>> chart = alt.Chart(alt.Data(values=[{"x": 1}])).mark_point().encode(x="x:Q")
+    >>> [path.name for path in save(chart, Path(tempfile.mkdtemp(), "figure"))]
+    ['figure.svg', 'figure.pdf', 'figure.png']
     """
     import vl_convert
 

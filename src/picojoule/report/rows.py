@@ -26,6 +26,10 @@ def curve_rows(curves: Iterable[Curve]) -> list[dict[str, Any]]:
 
     Returns:
         One row per run; each run of the baseline stands there once.
+
+    >>> from picojoule.report import Point
+    >>> [row["kind"] for row in curve_rows([Curve("Ω_syn", "p = 1", (Point(0.2, 0.8),), (Point(1.0, 0.9),))])]
+    ['baseline', 'Ω_syn']
     """
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for curve in curves:
@@ -53,6 +57,9 @@ def layer_rows(network: str, layers: Iterable[LayerResult]) -> list[dict[str, An
 
     Returns:
         One row per layer.
+
+    >>> [row["layer"] for row in layer_rows("a", finished_run.result.test.layers)][:2]  # of a run that `fit` returned
+    ['spike1', 'spike2']
     """
     return [
         {"network": network, "layer": layer.name, "energy": layer.joules * 1e6, "rate": layer.rate} for layer in layers
@@ -67,6 +74,10 @@ def mean_layers(entries: Sequence[Entry]) -> list[LayerResult]:
 
     Returns:
         The layers, each number the mean over the runs.
+
+    >>> from picojoule.report import gather
+    >>> [layer.name for layer in mean_layers(gather(finished_run.path.parent).entries)][:2]  # of a folder of runs
+    ['spike1', 'spike2']
     """
     together = zip(*(entry.test.layers for entry in entries if entry.test is not None), strict=True)
     return [
@@ -89,6 +100,9 @@ def training_rows(training: Iterable[EpochMetrics]) -> dict[str, list[dict[str, 
 
     Returns:
         Rows for "loss", "accuracy", "energy" (in microjoules, on the validation images) and "strength".
+
+    >>> [row["series"] for row in training_rows(finished_run.metrics)["loss"]]  # of a run that `fit` returned
+    ['training', 'validation']
     """
     series = {
         "loss": (("training", "train_loss", 1.0), ("validation", "validation_loss", 1.0)),

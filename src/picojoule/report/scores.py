@@ -76,6 +76,11 @@ def score_table(
     Returns:
         The table; where a score has a reference for any curve, two columns follow it: that of the `source`, and the
         difference.
+
+    >>> from picojoule.report.curve import Point
+    >>> curve = Curve("Ω_syn", "p = 1", (Point(0.5, 0.9, 1.0), Point(0.2, 0.8, 8.0)), (Point(1.0, 0.92),))
+    >>> score_table([curve], [70]).titles[:2]
+    ['curve', 'points']
     """
     cutoffs = tuple(cutoffs)
     given = reference or {}

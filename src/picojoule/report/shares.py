@@ -29,6 +29,11 @@ def terms_at_one(synapses: Synapses, prices: str = hardware.DEFAULT) -> dict[str
 
     Returns:
         Joules, Ω_syn, Ω_total and Ω_balance for p = 1, each by layer.
+
+    >>> import torch, picojoule as pj
+    >>> net = torch.nn.Sequential(pj.Spike(), torch.nn.Linear(4, 3))
+    >>> terms_at_one(pj.trace(net, torch.zeros(1, 4)))["Ω_syn"]
+    [12.0]
     """
     layers = list(synapses.values())
     reached = [float(layer.fan_out.double().sum()) for layer in layers]
@@ -48,6 +53,10 @@ def terms_measured(layers: Iterable[LayerResult]) -> dict[str, list[float]]:
 
     Returns:
         As `terms_at_one`; exact for binary spikes, up to the factor 1/p.
+
+    >>> terms = terms_measured(finished_run.result.test.layers)  # of a run that `fit` returned
+    >>> sum(terms["energy"]) == finished_run.result.test.joules
+    True
     """
     layers = list(layers)
     return {
@@ -88,6 +97,9 @@ def synapses_of(recipe: Recipe) -> Synapses | None:
 
     Returns:
         ψ of a zoo model; None for others, because a report runs no code that a run folder names.
+
+    >>> synapses_of(Recipe.loads('model.name = "cnn7"', "data.name=fashion-mnist", "energy.psi=paper")).synapses
+    98895888
     """
     if recipe.model.name not in zoo.names():
         return None

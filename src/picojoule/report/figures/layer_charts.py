@@ -22,6 +22,10 @@ def energy_by_layer(rows: Sequence[Row], networks: Sequence[str], width: Width =
 
     Returns:
         The chart.
+
+    >>> rows = [{"network": "a", "layer": "spike1", "energy": 2.5, "rate": 0.1}]
+    >>> energy_by_layer(rows, ["a"]).to_dict()["encoding"]["y"]["title"]
+    'energy per image (µJ)'
     """
     return _bars(rows, networks, alt.Y("energy:Q", title="energy per image (µJ)"), width, height)
 
@@ -37,6 +41,10 @@ def rate_by_layer(rows: Sequence[Row], networks: Sequence[str], width: Width = 3
 
     Returns:
         The chart.
+
+    >>> rows = [{"network": "a", "layer": "spike1", "energy": 2.5, "rate": 0.1}]
+    >>> rate_by_layer(rows, ["a"]).to_dict()["encoding"]["y"]["title"]
+    'firing rate'
     """
     return _bars(rows, networks, alt.Y("rate:Q", title="firing rate", axis=alt.Axis(format="%")), width, height)
 
@@ -50,6 +58,10 @@ def layers(rows: Sequence[Row], networks: Sequence[str]) -> alt.HConcatChart:
 
     Returns:
         Two charts.
+
+    >>> rows = [{"network": "a", "layer": "spike1", "energy": 2.5, "rate": 0.1}]
+    >>> len(layers(rows, ["a"]).hconcat)
+    2
     """
     return alt.hconcat(energy_by_layer(rows, networks), rate_by_layer(rows, networks))
 
@@ -65,6 +77,10 @@ def penalty_by_layer(rows: Sequence[Row], width: Width = 480, height: int = 230,
 
     Returns:
         The chart.
+
+    >>> chart = penalty_by_layer([{"layer": "spike1", "term": "Ω_syn", "share": 1.0}])
+    >>> chart.to_dict()["encoding"]["y"]["title"]
+    'share of the total'
     """
     terms = {"energy": GREY, **KIND_COLOURS}
     chart: alt.Chart = (

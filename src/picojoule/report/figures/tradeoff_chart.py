@@ -57,6 +57,12 @@ def tradeoff(
 
     Returns:
         The chart.
+
+    >>> from picojoule.report import Curve, Point, rows
+    >>> curve = Curve("Ω_syn", "p = 1", (Point(0.2, 0.8, 8.0),), (Point(1.0, 0.9),))
+    >>> chart = tradeoff(rows.curve_rows([curve]), ["Ω_syn"], ["p = 1"])
+    >>> len(chart.layer) > 1
+    True
     """
     colour, shape, dash = _marks(rows, kinds, variants, legend)
     base = alt.Chart({"values": list(rows)}).transform_filter("indexof(seeds, datum.seed) >= 0")
@@ -89,6 +95,9 @@ def extent(rows: Sequence[Row]) -> tuple[float, float, float]:
 
     Returns:
         The lowest and the highest accuracy, and the furthest energy.
+
+    >>> extent([{"energy": 1.0, "accuracy": 0.5}, {"energy": 0.25, "accuracy": 0.25}])
+    (0.24, 0.51, 1.04)
     """
     accuracies = [row["accuracy"] for row in rows] or [0.0, 1.0]
     low, high = min(accuracies), max(accuracies)

@@ -34,6 +34,10 @@ def training(rows: Sequence[Row], key: str, width: Width = 300, height: int = 20
 
     Returns:
         A line for each series.
+
+    >>> chart = training([{"epoch": 1, "series": "training", "value": 2.3}], "loss")
+    >>> chart.to_dict()["encoding"]["x"]["title"]
+    'epoch'
     """
     what, unit, lines = TRAINING[key]
     there = {row["series"] for row in rows} or lines.keys()
@@ -67,6 +71,10 @@ def training_curves(rows: Mapping[str, Sequence[Row]]) -> alt.ConcatChart:
 
     Returns:
         A chart for each figure that is known.
+
+    >>> from picojoule.report import rows
+    >>> len(training_curves(rows.training_rows(finished_run.metrics)).concat)  # of a run that `fit` returned
+    4
     """
     charts = (training(rows[key], key) for key in TRAINING if rows[key])
     together: alt.ConcatChart = alt.concat(*charts, columns=2).resolve_scale(color="independent")  # each its own lines
