@@ -23,10 +23,11 @@ from picojoule.training.budget.controller import BudgetController
 from picojoule.training.budget.recovery import LOWER, Recovery
 from picojoule.training.checkpoints import Checkpoints, RunProgress
 from picojoule.training.distributed import all_reduced, measure, summed
+from picojoule.training.fixed_strength import scheduled_strength
 from picojoule.training.kernel_choices import kernels_result
+from picojoule.training.learning_rate import cosine_share
 from picojoule.training.objective import EpochSums, Objective, guard_of
 from picojoule.training.process import Learner, RunProcess
-from picojoule.training.schedules import cosine_share, scheduled_strength
 
 
 class Training:

@@ -38,7 +38,7 @@ from typing import Any
 
 from picojoule.energy.units import parse_joules
 from picojoule.errors import PicojouleError
-from picojoule.training.schedules import cosine_share
+from picojoule.training.learning_rate import cosine_share
 
 _REFERENCE = 0.1
 _DESCENDED = 0.85
