@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, fields
 from typing import get_args
 
@@ -20,6 +21,7 @@ from picojoule.synapses.table import Synapses
 from picojoule.synapses.trace import trace
 
 
+@functools.cache  # the totals and the shares read the same
 def _synapses(model: str, psi: Psi) -> Synapses:
     """Trace a network of the zoo."""
     net = zoo.create(model)
