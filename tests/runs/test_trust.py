@@ -82,6 +82,7 @@ def test_consent_to_one_factory_is_none_to_another(foreign: Path, command: Comma
 
 
 @pytest.mark.parametrize("request_", RUN_COMMANDS, ids=lambda request: request[0])
+@pytest.mark.slow
 def test_a_factory_that_ends_the_process_does_not(foreign: Path, request_: tuple[str, ...]) -> None:
     """In a process of its own, for `os.abort` would take the tests along."""
     (foreign / "recipe.toml").write_text(tiny.recipe("model.name=os:abort").to_toml())

@@ -20,6 +20,7 @@ except pj.PicojouleError as missing:
 """
 
 
+@pytest.mark.slow
 def test_the_missing_extra_is_named() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", WITHOUT_NUMBA], capture_output=True, text=True, encoding="utf-8", check=False

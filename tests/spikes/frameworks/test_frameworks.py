@@ -32,6 +32,7 @@ def of(package: str, name: str, base: type[nn.Module] = Fire, **attributes: Any)
     return module
 
 
+@pytest.mark.slow
 def test_no_framework_is_imported() -> None:
     code = (
         "import sys, torch, picojoule as pj; net = pj.zoo.create('cnn7'); pj.trace(net, torch.zeros(1, 1, 32, 32));"
