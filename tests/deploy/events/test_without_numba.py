@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 WITHOUT_NUMBA = """
 import sys
 sys.modules["numba"] = sys.modules["llvmlite"] = None  # importing them fails
