@@ -136,6 +136,7 @@ def test_a_budget_goes_on_from_its_state(digits: Any) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.slow
 def test_a_suggested_strength_leaves_the_accuracy(name: str, digits: Any) -> None:
     build, steps = NETWORKS[name]
     accuracies = []
@@ -161,6 +162,7 @@ def test_a_suggested_strength_leaves_the_accuracy(name: str, digits: Any) -> Non
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.slow
 def test_a_guard_keeps_a_network_alive_that_the_penalty_alone_kills(name: str, digits: Any) -> None:
     build, steps = NETWORKS[name]
     accuracies = {}
@@ -219,6 +221,7 @@ def test_the_charge_waits_for_learning_and_rests_when_it_is_lost() -> None:
 
 
 @pytest.mark.parametrize(("strength", "least"), [(1, 0.5), (64, 0.25), (256, 0.15)])
+@pytest.mark.slow
 def test_a_guarded_run_of_a_network_without_norms_ends_alive(strength: int, least: float, tmp_path: Path) -> None:
     few = ("training.epochs=10", "data.limit=1200", "optimizer.lr=0.003", f"penalty.strength={strength}")
     run = pj.fit(tiny.recipe("model.name=tiny:fragile", "penalty.guard=true", *few), tmp_path)

@@ -14,6 +14,7 @@ def test_one_process_keeps_its_numbers() -> None:
     assert all_reduced(Fabric(accelerator="cpu", devices=1), *values) == values
 
 
+@pytest.mark.slow
 def test_two_processes_get_the_sums_of_both() -> None:
     stop, total, large = Fabric(accelerator="cpu", devices=2, strategy="ddp_spawn").launch(processes.sums)
     assert (stop, total) == (1, 2.0)

@@ -50,8 +50,13 @@ def stop_after(batch: int, into: Path, number: signal.Signals = signal.SIGTERM) 
 # --- Told to stop ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-@pytest.mark.parametrize("batch", [1, BATCHES - 1, BATCHES, BATCHES + 2, 3 * BATCHES - 1, 3 * BATCHES])
+@pytest.mark.parametrize(
+    ("batch", "number"),
+    [
+        *((1, signal.SIGTERM), (BATCHES - 1, signal.SIGINT), (BATCHES, signal.SIGTERM)),
+        *((BATCHES + 2, signal.SIGINT), (3 * BATCHES - 1, signal.SIGTERM), (3 * BATCHES, signal.SIGINT)),
+    ],
+)
 def test_a_stopped_run_goes_on_to_the_same_end(
     undisturbed: dict[str, Any], tmp_path: Path, number: signal.Signals, batch: int
 ) -> None:

@@ -217,8 +217,14 @@ def test_fewer_than_one_class_or_channel_is_refused(name: str, bad: dict[str, An
 # --- Over time -------------------------------------------------------------------------------------------------------
 
 
-@each_model
-@pytest.mark.parametrize(("neuron", "steps"), [(IF, 1), (IF, 3), (LIF, 2), (QuantizedReLU, 1)])
+@pytest.mark.parametrize(
+    ("name", "neuron", "steps"),
+    [
+        *(("cnn7", neuron, steps) for neuron, steps in ((IF, 1), (IF, 3), (LIF, 2), (QuantizedReLU, 1))),
+        ("vgg11", LIF, 2),
+        ("resnet18", IF, 3),
+    ],
+)
 def test_psi_is_the_same_for_every_neuron_and_number_of_steps(name: str, neuron: Any, steps: int) -> None:
     net = zoo.create(name, neuron=neuron, steps=steps)
     example = torch.zeros(1, *net.input_shape)
