@@ -172,9 +172,9 @@ def test_the_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_potential_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     u = nn.BatchNorm1d(3)(torch.randn(5, 3, requires_grad=True) * 1)
-    assert recomputation.source(u) is not None
+    assert recomputation.recomputable(u) is not None
     off(monkeypatch, Switch.RECOMPUTATION)
-    assert recomputation.source(u) is None
+    assert recomputation.recomputable(u) is None
 
 
 # --- Without Numba ---------------------------------------------------------------------------------------------------
