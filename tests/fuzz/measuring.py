@@ -7,6 +7,7 @@ import io
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -181,7 +182,7 @@ def penalised(made: Built, outcome: Outcome, synapses: pj.Synapses) -> None:
         rough = spec.dtype in ("half", "bfloat16")
         if not torch.allclose(said.double(), value, rtol=1e-5, atol=1e-6):
             outcome.failures.append(("penalty has another value", f"{float(said)} instead of {float(value)}"))
-        elif not rough and not _close(found, gradients):
+        elif not rough and not _close(found, gradients) and not _is_rounding(spec):
             lost = all(g is None or not g.any() for g in found)
             outcome.failures.append(("penalty has no gradient" if lost else "penalty has another gradient", ""))
         else:
@@ -189,6 +190,18 @@ def penalised(made: Built, outcome: Outcome, synapses: pj.Synapses) -> None:
     finally:
         model.eval()
         forget_states(model)
+
+
+def _is_rounding(spec: Spec) -> bool:
+    """Whether gradients that differ in float32 are alike in float64: behind a batch norm of few values much cancels."""
+    if spec.dtype != "float32":
+        return False
+    made, outcome = built(replace(spec, dtype="float64")), Outcome()
+    with torch.no_grad():
+        expected = ran(made)
+    with contextlib.suppress(Refused):
+        penalised(made, outcome, counted(made, outcome, expected))
+    return "penalised" in outcome.notes and not outcome.failures
 
 
 def _plainly(made: Built, synapses: pj.Synapses) -> tuple[Tensor, list[Tensor | None]]:

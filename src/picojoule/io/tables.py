@@ -27,8 +27,8 @@ WIDEST = 200
 NOT_DEFINED = "not defined"
 """How a value that does not exist is written."""
 
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-"""Control characters, line ends among them, and those that turn the direction of writing."""
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+"""Control characters, line ends among them, those that turn the direction of writing, and what is no character."""
 
 
 def visible(text: str) -> str:

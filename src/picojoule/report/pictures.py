@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 
 from picojoule.io.files import write_atomically
+from picojoule.io.tables import visible
 
 PNG_SCALE = 2
 """Pixels of a PNG for each of the chart's, so that print and fine screens have enough."""
@@ -29,7 +31,7 @@ def save(chart: alt.TopLevelMixin, path: Path) -> list[Path]:
     """
     import vl_convert
 
-    svg: str = vl_convert.vegalite_to_svg(chart.to_json())
+    svg: str = vl_convert.vegalite_to_svg(_specification(chart))
     pictures = {
         ".svg": svg.encode(),
         ".pdf": vl_convert.svg_to_pdf(svg),
@@ -51,5 +53,21 @@ def png(chart: alt.TopLevelMixin) -> bytes:
     """
     import vl_convert
 
-    picture: bytes = vl_convert.vegalite_to_png(chart.to_json(), scale=PNG_SCALE)
+    picture: bytes = vl_convert.vegalite_to_png(_specification(chart), scale=PNG_SCALE)
     return picture
+
+
+def _specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """Describe a chart for Vega-Lite, with control characters in names spelt out: XML, which SVG is, has none."""
+    specification: dict[str, Any] = _spelt_out(chart.to_dict())
+    return specification
+
+
+def _spelt_out(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, list):
+        return [_spelt_out(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _spelt_out(item) for key, item in value.items()}
+    return value
