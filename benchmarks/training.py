@@ -36,6 +36,7 @@ import picojoule as pj
 from picojoule.data import Batches, Images, Normalization, RandAugment
 from picojoule.data.batches import POOL
 from picojoule.kernels.allocator import retain_freed_memory
+from picojoule.kernels.event_driven.layers import choices
 
 BATCH = 100
 Step = Callable[[], None]
@@ -102,10 +103,11 @@ def cross_entropy(net: nn.Module, precision: str) -> Loss:
 
 def penalised(net: nn.Module, precision: str, shape: tuple[int, ...]) -> Loss:
     penalty = pj.Penalty(pj.trace(net, torch.zeros(1, *shape)))
+    packed = bool(choices(net))  # as `picojoule train` does it
 
     def loss(images: Tensor, labels: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-            with pj.watch(net) as activity:
+            with pj.watch(net, packed=packed) as activity:
                 logits = net(images)
             return F.cross_entropy(logits, labels) + penalty(activity)
 
