@@ -60,7 +60,8 @@ def test_nothing_is_packed_where_kernels_are_switched_off(monkeypatch: pytest.Mo
 def network() -> nn.Sequential:
     torch.manual_seed(0)
     first = (nn.Conv2d(1, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), pj.Spike())
-    return nn.Sequential(*first, nn.Conv2d(8, 6, 3, bias=False), nn.BatchNorm2d(6), pj.Spike(), nn.Flatten(), nn.Linear(216, 3))
+    second = (nn.Conv2d(8, 6, 3, bias=False), nn.BatchNorm2d(6), pj.Spike())
+    return nn.Sequential(*first, *second, nn.Flatten(), nn.Linear(216, 3))
 
 
 IMAGES = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(1))
@@ -98,7 +99,7 @@ def test_the_gradient_of_a_penalty_is_the_same_to_the_bit() -> None:
 
 def test_the_memory_of_the_spikes_is_free_once_the_network_has_used_them() -> None:
     net, emitted = pj.sparse(network()), []
-    net[2].register_forward_hook(lambda module, args, spikes: emitted.append(weakref.ref(spikes)))
+    net[3].register_forward_pre_hook(lambda module, args: emitted.append(weakref.ref(args[0])))
     net[3].event_choice.break_even = 1.0
     for packed in (False, True):
         for _ in range(2):  # after the first call the convolution has made up its mind

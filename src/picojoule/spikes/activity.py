@@ -32,6 +32,13 @@ class _Emitted(NamedTuple):
     lost: Lost | None
     thread: int
 
+    def tensor(self) -> Tensor:
+        """Return the spikes themselves, or what was kept of them made again."""
+        if self.packed is not None:
+            return self.packed.tensor()
+        assert self.spikes is not None
+        return self.spikes
+
 
 class Activity(Mapping[str, Tensor]):
     """The spikes of every spiking layer in one `watch` block, by the layer's name.
@@ -104,8 +111,7 @@ class Activity(Mapping[str, Tensor]):
             PicojouleError: If the layer recorded nothing, several threads called it, its spikes were overwritten
                 since, or its calls contradict the layout in time.
         """
-        calls = self._intact(name)
-        return self._split(name, [c.spikes if c.packed is None else c.packed.tensor() for c in calls])  # type: ignore[misc]
+        return self._split(name, [emitted.tensor() for emitted in self._intact(name)])
 
     def _split(self, name: str, calls: list[Tensor]) -> list[Tensor]:
         return self.layout.by_step(name, calls, self._layer_layouts[name])
