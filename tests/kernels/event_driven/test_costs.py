@@ -38,7 +38,7 @@ def test_fast_dense_products_are_hard_to_beat(monkeypatch: pytest.MonkeyPatch) -
     shares = []
     for native, tiles in ((False, False), (True, False), (True, True)):
         monkeypatch.setattr(costs, "cpu_has_bfloat16", lambda native=native: native)
-        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda tiles=tiles: tiles)
+        monkeypatch.setattr(costs, "cpu_has_bfloat16_tiles", lambda tiles=tiles: tiles)
         shares.append(break_even(LARGE, torch.bfloat16))
     assert shares == sorted(shares, reverse=True)
     assert shares[-1] < 0.1

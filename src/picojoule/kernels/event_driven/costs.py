@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 
 from picojoule.kernels.event_driven.geometry import Geometry
-from picojoule.kernels.torch_private import cpu_has_bfloat16
+from picojoule.kernels.torch_private import cpu_has_bfloat16, cpu_has_bfloat16_tiles
 
 _DENSE = 1.0
 _DENSE_BFLOAT16 = 0.55
@@ -71,4 +71,4 @@ def _dense(kind: torch.dtype) -> float:
     """Return what a dense multiplication costs."""
     if kind == torch.float32 or not cpu_has_bfloat16():
         return _DENSE
-    return _DENSE_TILES if torch.cpu._is_amx_tile_supported() else _DENSE_BFLOAT16
+    return _DENSE_TILES if cpu_has_bfloat16_tiles() else _DENSE_BFLOAT16
