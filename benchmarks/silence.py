@@ -61,8 +61,12 @@ class Row:
         return list(itertools.islice(train.epoch(0), BATCHES))
 
 
-def rows_for(model: str) -> list[Row]:
-    return [Row(f"{model} at {rate:.1%}, {kind}", model, rate) for kind, rate in RATES.items()]
+def rows_for(models: list[str], kinds: list[str], runs: list[Path]) -> list[Row]:
+    """Networks that were trained, in place of fresh ones of the same model, and all models at 60 %."""
+    trained = rows_of(runs)
+    known = {row.model for row in trained}
+    fresh = [(model, kind) for model in models for kind in kinds if kind == "busy" or model not in known]
+    return trained + [Row(f"{model} at {RATES[kind]:.1%}, {kind}", model, RATES[kind]) for model, kind in fresh]
 
 
 def rows_of(runs: list[Path]) -> list[Row]:

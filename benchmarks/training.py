@@ -7,14 +7,17 @@
 (e) drawing, augmenting and normalising the batches, as a share of our step (ten batches are augmented at a time)
 (f) peak memory of a step: ours : the leaner peer, : the ReLU twin and : our dense path, each in a process of its own
 (g) the table of `benchmarks/silence.py`: ours by how silent the network is, against all of these
+(h) the layers' kernels on two threads against one, by `benchmarks/scaling.py`
+(i) a step's time over the share of active synapses, and its chart, by `benchmarks/curve.py`
 
 Ours is the network with `pj.sparse`, as `picojoule train` runs it; in (a) to (f) with fresh weights, firing at 16 %.
 Where the conditions are the same, all contestants keep freed memory between steps, as `picojoule train` does; in (d)
 only ours does, and four steps are one turn. The peers are those that are installed:
 pip install -c constraints.txt spikingjelly snntorch
 
-python benchmarks/training.py [--models cnn7 vgg11] [--precisions fp32 bf16] [--turns 15] [--parts steps silence]
+python benchmarks/training.py [--models cnn7 vgg11] [--precisions fp32 bf16] [--turns 15] [--parts steps silence …]
                               [--threads 2] [--runs FOLDER …]   (g) on networks that `picojoule train` left
+                              [--kinds baseline penalised busy] (g) on fresh weights that fire at 12, 1.5, 60 %
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import curve
 import peak
+import scaling
 import silence
 import torch
 import torch.nn.functional as F
@@ -36,6 +41,7 @@ import picojoule as pj
 from picojoule.data import Batches, Images, Normalization, RandAugment
 from picojoule.data.batches import POOL
 from picojoule.kernels.allocator import retain_freed_memory
+from picojoule.kernels.event_driven.layers import choices
 
 BATCH = 100
 Step = Callable[[], None]
@@ -102,10 +108,11 @@ def cross_entropy(net: nn.Module, precision: str) -> Loss:
 
 def penalised(net: nn.Module, precision: str, shape: tuple[int, ...]) -> Loss:
     penalty = pj.Penalty(pj.trace(net, torch.zeros(1, *shape)))
+    packed = bool(choices(net))  # as `picojoule train` does it
 
     def loss(images: Tensor, labels: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-            with pj.watch(net) as activity:
+            with pj.watch(net, packed=packed) as activity:
                 logits = net(images)
             return F.cross_entropy(logits, labels) + penalty(activity)
 
@@ -212,7 +219,10 @@ def main() -> None:
     parser.add_argument("--precisions", nargs="+", default=["fp32", *(["bf16"] * native)], choices=["fp32", "bf16"])
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--parts", nargs="+", default=["steps", "silence"], choices=["steps", "silence"])
+    parts = ["steps", "silence", "scaling", "curve"]
+    parser.add_argument("--parts", nargs="+", default=parts[:3], choices=parts)
+    parser.add_argument("--kinds", nargs="+", default=[*silence.RATES], choices=[*silence.RATES])
+    parser.add_argument("--chart", type=Path, help="where (i) is drawn, such as docs/images/training-silence.png")
     parser.add_argument("--runs", nargs="+", type=Path, default=[])
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -230,8 +240,12 @@ def main() -> None:
             times = as_they_come(name, default_precision, peers, options.turns)
             console.print(f"{name:9} (d) as they come, {times.line('ours', fastest(times, peers))}")
     if "silence" in options.parts:
-        rows = silence.rows_of(options.runs) or [row for name in options.models for row in silence.rows_for(name)]
+        rows = silence.rows_for(options.models, options.kinds, options.runs)
         silence.report(rows, options.precisions, BATCH, peers, options.turns)
+    if "scaling" in options.parts:
+        scaling.report(options.precisions, options.turns)
+    if "curve" in options.parts:
+        curve.report(options.models[0], options.precisions, BATCH, options.turns, options.chart)
 
 
 def report(title: str, name: str, precision: str, peers: list[str], turns: int) -> None:

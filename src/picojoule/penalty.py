@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ from torch.autograd.function import once_differentiable
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import has_forward_mode
 from picojoule.spikes.activity import Activity, check_activity
+from picojoule.spikes.packed import PackedSpikes
 from picojoule.spikes.sums import precise, summed_over_batch
 from picojoule.synapses.table import Layer, Synapses
 
@@ -140,16 +141,21 @@ class Penalty:
         check_activity("a penalty", activity)
         values: dict[str, Tensor] = {}
         scale = 1 / (self.p * self.at_one * activity.steps) if self.normalized else 1 / self.p
-        emitted = activity.spikes({name: layer.shape for name, layer in self.synapses.items()})
+        emitted = activity.kept({name: layer.shape for name, layer in self.synapses.items()})
         for name, by_step in emitted.items():
-            device, samples, binary = by_step[0].device, max(len(by_step[0]), 1), activity.is_binary(name)
+            branches = [kept.branch if isinstance(kept, PackedSpikes) else kept for kept in by_step]
+            device, samples, binary = branches[0].device, max(len(branches[0]), 1), activity.is_binary(name)
             if name in self._free:
                 values[name] = torch.zeros((), device=device)
                 continue
             if torch.is_grad_enabled():
                 activity.check_gradient(name)
-            weighted = _weighted if any(map(has_forward_mode, by_step)) else _Weighted.apply
-            values[name] = weighted(self._coefficients_on(device)[name], self.p, scale / samples, binary, *by_step)
+            coefficients = self._coefficients_on(device)[name]
+            if any(map(has_forward_mode, branches)):
+                values[name] = _weighted(coefficients, self.p, scale / samples, *branches)
+            else:
+                how = _How(self.p, scale / samples, binary, by_step)
+                values[name] = _Weighted.apply(coefficients, how, *branches)  # type: ignore[no-untyped-call]
         return values
 
     def by_layer_at_one(self, steps: int = 1) -> dict[str, float]:
@@ -217,6 +223,24 @@ class TargetPenalty:
         return f"TargetPenalty(target={self.target:,.6g})"
 
 
+class _How(NamedTuple):
+    """How the spikes of a layer are weighted: the exponent, a factor, and the spikes as they were kept."""
+
+    p: float
+    scale: float
+    binary: bool
+    by_step: list[Tensor | PackedSpikes]
+
+    def summed(self) -> list[Tensor]:
+        """Σ_b s^p of each time step."""
+        return [
+            kept.summed()  # 0 and 1 are their own powers
+            if isinstance(kept, PackedSpikes)
+            else summed_over_batch(kept if self.p == 1 else kept.detach().float().pow(self.p), binary=self.binary)
+            for kept in self.by_step
+        ]
+
+
 class _Weighted(Function):
     """scale · Σ_t Σ_b Σ_i c_i s^p, with a gradient that for p = 1 is one map, seen by every sample.
 
@@ -224,26 +248,28 @@ class _Weighted(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, coefficients: Tensor, p: float, scale: float, binary: bool, *by_step: Tensor) -> Tensor:
-        ctx.p, ctx.scale = p, scale
-        ctx.save_for_backward(coefficients, *by_step) if p != 1 else ctx.save_for_backward(coefficients)
-        ctx.like = [(spikes.shape, spikes.stride(), spikes.dtype) for spikes in by_step]
-        powers = [spikes if p == 1 else spikes.detach().float().pow(p) for spikes in by_step]
-        sums = torch.stack([summed_over_batch(x, binary=binary) for x in powers]).to(coefficients.dtype).sum(0)
-        return (sums * coefficients).sum().mul(scale).float()
+    def forward(ctx: Any, coefficients: Tensor, how: _How, *branches: Tensor) -> Tensor:
+        ctx.p, ctx.scale = how.p, how.scale
+        ctx.packed = [kept if isinstance(kept, PackedSpikes) else None for kept in how.by_step]
+        ctx.save_for_backward(coefficients, *branches) if how.p != 1 else ctx.save_for_backward(coefficients)
+        strides = [kept.stride if isinstance(kept, PackedSpikes) else kept.stride() for kept in how.by_step]
+        ctx.like = [(x.shape, stride, x.dtype) for x, stride in zip(branches, strides, strict=True)]
+        sums = torch.stack(how.summed()).to(coefficients.dtype).sum(0)
+        return (sums * coefficients).sum().mul(how.scale).float()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        coefficients, *by_step = ctx.saved_tensors
+        coefficients, *branches = ctx.saved_tensors
         one_map = coefficients * (grad.to(coefficients.dtype) * ctx.scale * ctx.p)
         grads = [_for_every_sample(one_map, *like) for like in ctx.like]
-        if by_step:
+        if branches:
+            by_step = [x if kept is None else kept.values() for x, kept in zip(branches, ctx.packed, strict=True)]
             grads = [g * spikes.pow(ctx.p - 1) for g, spikes in zip(grads, by_step, strict=True)]
-        return None, None, None, None, *grads
+        return None, None, *grads
 
 
-def _weighted(coefficients: Tensor, p: float, scale: float, binary: bool, *by_step: Tensor) -> Tensor:
+def _weighted(coefficients: Tensor, p: float, scale: float, *by_step: Tensor) -> Tensor:
     """Compute `_Weighted` in operations that the transforms of `torch.func` and forward mode can follow."""
     powers = (spikes if p == 1 else spikes.float().pow(p) for spikes in by_step)
     sums = torch.stack([x.sum(0, dtype=coefficients.dtype) for x in powers]).sum(0)

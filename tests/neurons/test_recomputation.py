@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 
 import pytest
@@ -93,6 +94,21 @@ def kept_alive(net: nn.Sequential, x: Tensor) -> bool:
     alive = seen[0]() is not None
     spikes.sum().backward()
     return alive
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_parts_of_a_batch_give_the_bits_of_the_whole(
+    kind: torch.dtype, layout: torch.memory_format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.randn(24, 6, 11, 7).to(kind).contiguous(memory_format=layout).requires_grad_()
+    found = []
+    for most in (1 << 30, 5 * 6 * 77, 1):
+        monkeypatch.setattr(sys.modules[spike.__module__], "_PART", most)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=kind == torch.bfloat16):
+            found.append(gradients(network("map", Spike(), torch.float32), x))
+    for parts in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], parts, strict=True))
 
 
 def test_nothing_holds_the_potential() -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "compiled_original",
     "compiler_is_loaded",
     "cpu_has_bfloat16",
+    "cpu_has_bfloat16_tiles",
     "extension_library",
     "forward_hooks",
     "forward_mode_depth",
@@ -272,3 +273,8 @@ def extension_library() -> str:
 def cpu_has_bfloat16() -> bool:
     """Return whether the processor multiplies in bfloat16 (AVX-512 BF16 or AMX)."""
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def cpu_has_bfloat16_tiles() -> bool:
+    """Return whether the processor multiplies whole tiles of bfloat16 (AMX), many times as fast as vectors."""
+    return bool(torch.cpu._is_amx_tile_supported())

@@ -31,6 +31,17 @@ class NormalizedPotential(NamedTuple):
     mean: Tensor
     inverse_deviation: Tensor
 
+    def part(self, samples: slice) -> NormalizedPotential:
+        """Return where the potential of some of the samples comes from.
+
+        Args:
+            samples: Which of them.
+
+        Returns:
+            Their part of x, with the statistics of the whole batch.
+        """
+        return self._replace(x=self.x[samples])
+
     def potential(self, eps: float) -> Tensor:
         """Compute the potential u anew, in the dtype and memory layout that it had.
 

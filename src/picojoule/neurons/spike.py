@@ -114,12 +114,33 @@ class _Heaviside(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        saved = ctx.saved_tensors
+        saved, surrogate = ctx.saved_tensors, ctx.surrogate
+        if isinstance(surrogate, Fused) and _has_its_own_product(surrogate) and _fits_one_pass(grad, saved[0]):
+            if ctx.eps is None:
+                return surrogate.times(grad, saved[0], ctx.threshold), None, None
+            return (
+                _product(grad, recomputation.NormalizedPotential(*saved), ctx.eps, surrogate, ctx.threshold),
+                None,
+                None,
+            )
         u = saved[0] if ctx.eps is None else recomputation.NormalizedPotential(*saved).potential(ctx.eps)
-        surrogate: Surrogate = ctx.surrogate
-        if isinstance(surrogate, Fused) and _has_its_own_product(surrogate) and _fits_one_pass(grad, u):
-            return surrogate.times(grad, u, ctx.threshold), None, None
         return grad * surrogate(u, ctx.threshold), None, None
+
+
+_PART = 1 << 19
+"""Elements of a potential that is computed anew: they stay in a cache until they are used."""
+
+
+def _product(
+    grad: Tensor, source: recomputation.NormalizedPotential, eps: float, surrogate: Fused, threshold: float
+) -> Tensor:
+    """Multiply a gradient by a surrogate whose potential is computed anew, some samples at a time."""
+    samples = max(_PART * len(grad) // grad.numel(), 1)
+    product = torch.empty_like(grad)
+    for first in range(0, len(grad), samples):
+        part = slice(first, first + samples)
+        product[part] = surrogate.times(grad[part], source.part(part).potential(eps), threshold)
+    return product
 
 
 class _ForwardHeaviside(_Heaviside):

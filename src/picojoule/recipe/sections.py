@@ -207,8 +207,8 @@ class TrainingSection(Section):
     """Fixed, because the order of floating-point sums depends on it."""
     start_from: RunName | None = None
     """A finished run in the same folder, whose weights are the first ones of this run."""
-    kernels: Literal["auto", "dense"] | None = None
-    """On a CPU, whether layers may skip silent inputs where that is measured to be faster ("auto"); None is "dense"."""
+    kernels: Literal["auto", "measured", "dense"] | None = None
+    """On a CPU, whether layers skip silent inputs where that is faster, by constants or measured; None is "auto"."""
 
 
 class Content(Section):

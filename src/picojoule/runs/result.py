@@ -125,14 +125,14 @@ class LayerKernels(StoredValue):
     by_events: Count
     """Those of them in which it skipped silent inputs."""
     break_even: Share | None
-    """Share of active inputs up to which that was taken to be faster; null where it was never measured."""
+    """Share of active inputs up to which that was taken to be faster; null where nobody asked."""
 
 
 class KernelsResult(StoredValue):
     """How the layers of synapses were computed in training."""
 
     mode: Text
-    """auto, or dense where no layer may skip silent inputs."""
+    """auto, measured, or dense where no layer may skip silent inputs."""
     layers: tuple[LayerKernels, ...]
     """The layers that may, in the order of the model, as the first process saw them."""
 

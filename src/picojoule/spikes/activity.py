@@ -13,6 +13,7 @@ from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import is_transformed, version
 from picojoule.spikes.gradient import Lost
 from picojoule.spikes.layout import LayerLayout, PoolLayout, TimeLayout
+from picojoule.spikes.packed import PackedSpikes, pack
 
 
 class _Emitted(NamedTuple):
@@ -21,13 +22,22 @@ class _Emitted(NamedTuple):
     The branch is the same spikes, branched off where they arise. Autograd takes the youngest branch first, so the
     gradient of a penalty on the branch arrives at the layer after the network's and is added to it in place; one on the
     spikes themselves would arrive first, and the sum of the two would need memory of its own.
+    Packed spikes are kept without the tensor that was emitted; the branch is theirs.
     """
 
-    spikes: Tensor
+    spikes: Tensor | None
     branch: Tensor
+    packed: PackedSpikes | None
     version: int
     lost: Lost | None
     thread: int
+
+    def tensor(self) -> Tensor:
+        """Return the spikes themselves, or what was kept of them made again."""
+        if self.packed is not None:
+            return self.packed.tensor()
+        assert self.spikes is not None
+        return self.spikes
 
 
 class Activity(Mapping[str, Tensor]):
@@ -67,6 +77,7 @@ class Activity(Mapping[str, Tensor]):
         binary: bool = False,
         layer: LayerLayout | PoolLayout | None = None,
         lost: Lost | None = None,
+        packed: bool = False,
     ) -> None:
         """Note what a layer emitted in one call.
 
@@ -76,9 +87,12 @@ class Activity(Mapping[str, Tensor]):
             binary: Whether its type can emit nothing but 0 and 1.
             layer: Where its type says that the time steps are, if it does.
             lost: How a gradient that was expected got lost, if it did.
+            packed: Whether to keep the spikes as bits, if they are binary and one time step.
         """
+        kept = pack(spikes) if packed and binary and not self.layout.one_call_holds_all_steps else None
+        held, branch = (spikes, spikes.view_as(spikes)) if kept is None else (None, kept.branch)
         self._calls.setdefault(name, []).append(
-            _Emitted(spikes, spikes.view_as(spikes), version(spikes), lost, threading.get_ident())
+            _Emitted(held, branch, kept, version(spikes), lost, threading.get_ident())
         )
         self._layer_layouts[name] = layer
         if binary:
@@ -97,7 +111,7 @@ class Activity(Mapping[str, Tensor]):
             PicojouleError: If the layer recorded nothing, several threads called it, its spikes were overwritten
                 since, or its calls contradict the layout in time.
         """
-        return self._split(name, [emitted.spikes for emitted in self._intact(name)])
+        return self._split(name, [emitted.tensor() for emitted in self._intact(name)])
 
     def _split(self, name: str, calls: list[Tensor]) -> list[Tensor]:
         return self.layout.by_step(name, calls, self._layer_layouts[name])
@@ -116,7 +130,7 @@ class Activity(Mapping[str, Tensor]):
                 "its model: give each thread a copy of the model, or let one at a time watch and run it"
             )
         for emitted in self._calls[name]:
-            if version(emitted.spikes) != emitted.version:
+            if emitted.spikes is not None and version(emitted.spikes) != emitted.version:
                 raise PicojouleError(
                     f"the spikes of {name!r} were overwritten in place behind the layer (x += y): write x = x + y"
                 )
@@ -135,12 +149,32 @@ class Activity(Mapping[str, Tensor]):
             PicojouleError: If a layer emitted maps of another shape, negative values or NaN, or the layers saw
                 different numbers of samples.
         """
-        emitted = {name: self._split(name, [call.branch for call in self._intact(name)]) for name in shapes}
-        for name, by_step in emitted.items():
+        return {
+            name: [kept.tensor() if isinstance(kept, PackedSpikes) else kept for kept in by_step]
+            for name, by_step in self.kept(shapes).items()
+        }
+
+    def kept(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[Tensor | PackedSpikes]]:
+        """Return the spikes of several layers as they are kept, checked as `spikes` checks them.
+
+        Args:
+            shapes: The shape that was traced for each layer's map, by the layer's name.
+
+        Returns:
+            For each layer and each time step a tensor [B, …], on a branch of the graph of its own, or packed spikes.
+
+        Raises:
+            PicojouleError: As for `spikes`.
+        """
+        found: dict[str, list[Tensor | PackedSpikes]] = {}
+        for name, shape in shapes.items():
+            calls = self._intact(name)
+            packed = {id(call.branch): call.packed for call in calls if call.packed is not None}
+            by_step = self._split(name, [call.branch for call in calls])
             for spikes in by_step:
-                if tuple(spikes.shape[1:]) != shapes[name]:
+                if tuple(spikes.shape[1:]) != shape:
                     raise PicojouleError(
-                        f"the layer {name!r} emitted maps of shape {tuple(spikes.shape[1:])}, but {shapes[name]} was "
+                        f"the layer {name!r} emitted maps of shape {tuple(spikes.shape[1:])}, but {shape} was "
                         "traced: trace the model with an example of the size it is used with, and say where time is "
                         "(steps, time_axis, folded)"
                     )
@@ -149,10 +183,12 @@ class Activity(Mapping[str, Tensor]):
                         f"the layer {name!r} emitted negative values or NaN, which are not numbers of spikes: energy "
                         "can only be counted for layers that emit 0, 1, 2, … spikes"
                     )
-        samples = {name: len(by_step[0]) for name, by_step in emitted.items()}
+            assert not packed or packed.keys() == set(map(id, by_step)), "packed spikes are one time step each"
+            found[name] = [packed.get(id(spikes), spikes) for spikes in by_step]
+        samples = {name: len(by_step[0]) for name, by_step in found.items()}
         if len(set(samples.values())) > 1:
             raise PicojouleError(f"the layers saw different numbers of samples ({samples}): watch one batch at a time")
-        return emitted
+        return found
 
     def check_gradient(self, name: str) -> None:
         """Refuse a layer that lost the gradient that a loss on its spikes needs.

@@ -41,6 +41,8 @@ def watch(
     steps: int = 1,
     time_axis: int | None = None,
     folded: Literal["time", "batch"] | None = None,
+    *,
+    packed: bool = False,
 ) -> Iterator[Activity]:
     """Record the spikes of every spiking layer while the block runs; nothing stays on the model afterwards.
 
@@ -53,6 +55,9 @@ def watch(
         steps: The number of time steps, T.
         time_axis: The axis of time in what the layers emit, where it has one of its own: 0 or 1.
         folded: "time" for [T·B, …], "batch" for [B·T, …], where time and batch are in one axis.
+        packed: Whether to keep the spikes of `Spike` layers as bits, so that their memory is free for others as soon as
+            the network has used them. Reading them makes copies; a gradient with respect to such a copy is only that of
+            what was computed from it.
 
     Yields:
         The spikes by the layer's name, complete when the block ends.
@@ -86,7 +91,7 @@ def watch(
             emitted = first_output(name, output)
             spikes = _versioned(emitted)
             lost = gradients.lost(module, spikes)
-            activity.record(name, spikes, binary=name in binary, layer=layer_layouts[name], lost=lost)
+            activity.record(name, spikes, binary=name in binary, layer=layer_layouts[name], lost=lost, packed=packed)
             return None if spikes is emitted else replace_first_output(output, spikes)
 
         return module, hook

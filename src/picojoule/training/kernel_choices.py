@@ -1,7 +1,7 @@
 """The choices of a run's layers between dense and events: made where the recipe allows it, kept and recorded.
 
 Which layers skip silent inputs decides about the order of sums, and so about the last digits of the weights. A
-checkpoint holds every choice, with the measured shares that it was made by, so that a resumed run ends with the same
+checkpoint holds every choice, with the share that it was made by, so that a resumed run ends with the same
 bits as one that was never interrupted.
 """
 
@@ -21,15 +21,15 @@ CHOICES = "kernels"
 
 
 def use_kernels(model: nn.Module, recipe: Recipe, device: torch.device) -> None:
-    """Let the layers of a network skip silent inputs, if the recipe and the device allow it.
+    """Let the layers of a network skip silent inputs, unless the recipe says dense, on a CPU.
 
     Args:
         model: The network.
         recipe: What is trained.
         device: What it is trained on.
     """
-    if recipe.training.kernels == "auto" and device.type == "cpu":
-        sparse(model)
+    if recipe.training.kernels != "dense" and device.type == "cpu":
+        sparse(model, measured=recipe.training.kernels == "measured")
 
 
 def choices_to_tensor(model: nn.Module) -> Tensor | None:
@@ -87,4 +87,5 @@ def kernels_result(model: nn.Module) -> dict[str, Any]:
         }
         for name, choice in made.items()
     ]
-    return {"mode": "auto" if made else "dense", "layers": layers}
+    mode = "dense" if not made else "measured" if any(choice.measured for choice in made.values()) else "auto"
+    return {"mode": mode, "layers": layers}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from picojoule.kernels.event_driven.layers import choices
 from picojoule.neurons.time_steps import logits_of
 from picojoule.penalty import Penalty, TargetPenalty
 from picojoule.recipe import Recipe
@@ -139,6 +141,11 @@ class Objective:
     steps: int
     guard: LayerGuard | None
 
+    @cached_property
+    def _packed(self) -> bool:
+        """Whether layers skip silent inputs: the spikes are then kept as bits, as the layers do."""
+        return bool(choices(self.learner.model))
+
     def evaluate(self, images: Tensor, labels: Tensor, strength: float) -> BatchResult:
         """Show a batch to the network in training and compute its loss.
 
@@ -156,7 +163,7 @@ class Objective:
             outputs, omega = network(images), torch.zeros(())
             charged = omega
         else:
-            with watch(network, self.steps) as activity:
+            with watch(network, self.steps, packed=self._packed) as activity:
                 outputs = network(images)
             with torch.set_grad_enabled(strength != 0):
                 if self.guard is None or isinstance(penalty, TargetPenalty):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from picojoule.kernels.event_driven import calibration
+from picojoule.kernels.event_driven import costs
 from picojoule.kernels.event_driven.choice import LOOK_EVERY, Choice
 from picojoule.kernels.event_driven.geometry import Geometry
 
@@ -35,7 +35,7 @@ def test_a_choice_with_hysteresis() -> None:
 
 
 def test_a_layer_without_silence_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "break_even", lambda shape, kind, valued: 1 / 0)
+    monkeypatch.setattr(costs, "break_even", lambda shape, kind, valued: 1 / 0)
     choice = Choice()
     assert not told(choice, 100)
     assert choice.break_even is None
@@ -55,7 +55,7 @@ def test_the_same_again_from_the_same_numbers() -> None:
 
 def test_pooled_spikes_and_sums_are_measured_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
-    monkeypatch.setattr(calibration, "break_even", lambda shape, kind, valued: asked.append(valued) or 0.4)
+    monkeypatch.setattr(costs, "break_even", lambda shape, kind, valued: asked.append(valued) or 0.4)
     for values in ([0, 1, 0, 1], [0, 2.5, 2.5, 0], [0, 0, 0, 0], [0, 1, 2, 0], [0, -1, 0, 0, 1]):
         Choice().take_call(torch.tensor(values), SHAPE)
     assert asked == [False, False, False, True, True]
@@ -68,7 +68,7 @@ def test_a_tiny_first_batch_does_not_settle_the_choice(monkeypatch: pytest.Monke
         asked.append(shape.images)
         return 0.0 if shape.images < 10 else 0.4
 
-    monkeypatch.setattr(calibration, "break_even", measured)
+    monkeypatch.setattr(costs, "break_even", measured)
     choice = Choice()
     for images in (1, 2, 3, 64, 64, 100, 8):
         choice.decide(0.1, torch.ones(1), replace(SHAPE, images=images))

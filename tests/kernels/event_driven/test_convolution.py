@@ -162,7 +162,9 @@ def test_work_cut_up_for_a_small_cache_is_the_same_work(kind: str, monkeypatch: 
     case = Case(shape, 0.3, "counts", kind, False, True, seed=3)
     whole = by_events(case)
     monkeypatch.setattr(geometry, "CACHE", 1 << 12)
+    monkeypatch.setattr(geometry, "ROWS", 1 << 12)
     assert shape.kernel_rows_at_once(4) == shape.images_at_once(4) == 1
+    assert shape.parts(4) == [range(1), range(1, 2)]
     for a, b in zip(whole, by_events(case), strict=True):
         torch.testing.assert_close(a, b)
 

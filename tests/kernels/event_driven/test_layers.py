@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -448,3 +449,18 @@ def test_a_weight_that_no_gradient_reads_may_change() -> None:
         y.sum().backward()
         results.append(layer.weight.grad)
     torch.testing.assert_close(results[0], results[1])
+
+
+def test_average_pools_keep_the_shape_of_their_inputs_alone() -> None:
+    pools, found = [pj.sparse(nn.Sequential(nn.AvgPool2d(2)))[0], nn.AvgPool2d(2)], []
+    for pool in pools:
+        scale = torch.ones(8, 1, 1, requires_grad=True)
+        x = spikes(3, 8, 6, 6) * scale
+        gone = weakref.ref(x)
+        y = pool(x)
+        del x
+        assert (gone() is None) is (pool is pools[0])
+        (first,) = torch.autograd.grad(y.square().sum(), scale, create_graph=True)
+        found.append([first.detach(), *torch.autograd.grad(first.square().sum(), scale)])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    assert type(pj.dense(nn.Sequential(pools[0]))[0]) is nn.AvgPool2d

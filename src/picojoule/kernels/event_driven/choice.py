@@ -1,19 +1,20 @@
 """A layer's choice between dense and events, by its activity and what both cost.
 
-A layer compares its measured activity with the share up to which events are faster (`calibration`), and changes its
-mind only where the difference is clear. Given that share the choices depend on the data alone: who keeps the numbers of
-a `Choice` and sets them again gets the same choices, and the same bits.
+A layer compares its measured activity with the share up to which events are faster, and changes its mind only where the
+difference is clear. The share comes from constants (`costs`), so that a run has the same bits every time, or is
+measured (`calibration`). Given the share the choices depend on the data alone: who keeps the numbers of a `Choice` and
+sets them again gets the same choices, and the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from picojoule.kernels.event_driven import calibration
+from picojoule.kernels.event_driven import calibration, costs
 from picojoule.kernels.event_driven.geometry import Geometry
 
 LOOK_EVERY = 16
@@ -26,7 +27,7 @@ _NO_SPIKES = 0.95
 """Share of active inputs from which on a layer is taken to be fed by something else than spikes."""
 
 _MUCH_LARGER = 4
-"""Times the multiplications of the batch that was measured, from which on a batch is measured anew."""
+"""Times the multiplications of the first batch, from which on the share is found anew."""
 
 
 @dataclass
@@ -39,7 +40,8 @@ class Choice:
         activity: Share of active inputs when it was last looked at; None before.
         calls: Calls in training so far.
         event_calls: Those of them that were made by events.
-        measured_products: Multiplications of the batch for which `break_even` was measured; None where it was given.
+        measured_products: Multiplications of the batch for which `break_even` was found; None where it was given.
+        measured: Whether `break_even` is measured on this machine, where it is not computed from constants.
 
     >>> choice = Choice(break_even=0.25)
     >>> shape = Geometry(1, 1, 8, 8, (1, 1), (1, 1))
@@ -54,6 +56,7 @@ class Choice:
     calls: int = 0
     event_calls: int = 0
     measured_products: int | None = None
+    measured: bool = False
 
     def take_call(self, x: Tensor, shape: Geometry) -> bool:
         """Decide about a call.
@@ -84,7 +87,8 @@ class Choice:
             if activity > _NO_SPIKES:  # nobody waits for a measurement that decides nothing
                 self.by_events = False
                 return
-            self.break_even = calibration.break_even(shape, x.dtype, valued=_have_different_values(x.detach()))
+            valued, source = _have_different_values(x.detach()), calibration if self.measured else costs
+            self.break_even = source.break_even(shape, x.dtype, valued=valued)
             self.measured_products = shape.products()
         if self.break_even == 0:
             self.by_events = False
@@ -94,12 +98,13 @@ class Choice:
             self.by_events = activity <= self.break_even * _CLEARLY
 
     def _is_outgrown(self, shape: Geometry) -> bool:
-        """Return whether what was measured says nothing about so large a batch: a first one may have been tiny."""
+        """Return whether what was found says nothing about so large a batch: a first one may have been tiny."""
         return self.measured_products is not None and shape.products() >= _MUCH_LARGER * self.measured_products
 
     def to_numbers(self) -> list[float]:
-        """Return the attributes as numbers, -1 for None, as a checkpoint keeps them."""
-        values = [getattr(self, field.name) for field in fields(self)]
+        """Return what was found and decided as numbers, -1 for None, as a checkpoint keeps them."""
+        counted = (self.calls, self.event_calls, self.measured_products)
+        values = (self.break_even, self.by_events, self.activity, *counted)
         return [-1.0 if value is None else float(value) for value in values]
 
     def set_numbers(self, numbers: Sequence[float]) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from picojoule.kernels.event_driven.active_inputs import SOURCES, ActiveInputs, numbers_of, take
 from picojoule.kernels.event_driven.geometry import LANES, Geometry
-from picojoule.kernels.event_driven.layouts import packed_weights
+from picojoule.kernels.event_driven.layouts import pack_weights
 from picojoule.kernels.event_driven.rows import (
     keep,
     keep_all,
@@ -48,7 +48,8 @@ def forward(inputs: ActiveInputs, weight: Tensor, bias: Tensor | None, shape: Ge
     number_bytes = 2 if paired else 4
     channels = shape.groups * shape.outputs
     out = torch.empty((shape.images, channels, *shape.out_map), dtype=kind, memory_format=torch.channels_last)
-    rows = packed_weights(weight, shape, kind)
+    parts = shape.parts(number_bytes)
+    rows = torch.empty((len(parts[0]), shape.rows, shape.lanes), dtype=torch.uint16 if paired else torch.float32)
     entries, places = _listed(inputs, shape, shape.lanes * number_bytes)
     begin = torch.zeros(shape.groups, shape.blocks * shape.lanes)
     if bias is not None:
@@ -56,29 +57,33 @@ def forward(inputs: ActiveInputs, weight: Tensor, bias: Tensor | None, shape: Ge
     whole = paired or shape.outputs % shape.lanes  # a block's sums cannot be left in the output halfway
     at_once = shape.kernel[0] if whole else shape.kernel_rows_at_once(number_bytes)
     per_item = _images_per_item(shape)
-    table = numbers_of(
-        rows.data_ptr(),
-        entries.data_ptr(),
-        0 if inputs.values is None else inputs.values.data_ptr(),
-        places.data_ptr(),
-        begin.data_ptr(),
-        out.data_ptr(),
-        shape.images,
-        shape.groups,
-        shape.blocks,
-        shape.inputs,
-        shape.outputs,
-        *shape.map,
-        *shape.out_map,
-        *shape.kernel,
-        *shape.stride,
-        *shape.padding,
-        *shape.dilation,
-        at_once,
-        per_item,
-    )
     kernel = _ADD[shape.lanes, paired, int(inputs.values is not None)]
-    take(kernel, table, -(-shape.images // per_item), inputs.scale)
+    for blocks in parts:
+        pack_weights(weight, rows, shape, blocks)
+        table = numbers_of(
+            rows.data_ptr(),
+            entries.data_ptr(),
+            0 if inputs.values is None else inputs.values.data_ptr(),
+            places.data_ptr(),
+            begin.data_ptr(),
+            out.data_ptr(),
+            shape.images,
+            shape.groups,
+            shape.blocks,
+            shape.inputs,
+            shape.outputs,
+            *shape.map,
+            *shape.out_map,
+            *shape.kernel,
+            *shape.stride,
+            *shape.padding,
+            *shape.dilation,
+            at_once,
+            per_item,
+            blocks.start,
+            blocks.stop,
+        )
+        take(kernel, table, -(-shape.images // per_item), inputs.scale)
     return out
 
 
@@ -153,6 +158,7 @@ def _adding(lanes: int, paired: int, valued: int, sources: int) -> Kernel:
         height, width, out_height, out_width = p[11], p[12], p[13], p[14]
         kernel_h, kernel_w, stride_h, stride_w = p[15], p[16], p[17], p[18]
         pad_h, pad_w, dilation_h, dilation_w, at_once, per_item = p[19], p[20], p[21], p[22], p[23], p[24]
+        from_block, to_block = p[25], p[26]
         scale = np.float32(constants[0])
         if not sources:
             return
@@ -160,9 +166,9 @@ def _adding(lanes: int, paired: int, valued: int, sources: int) -> Kernel:
         columns = kernel_w if dilation_w == 1 else 1
         for item in range(first, stop):
             last_image = min((item + 1) * per_item, images)
-            for block in range(groups * blocks):
+            for block in range(from_block, to_block):
                 g = block // blocks
-                weights = rows + block * kernel_h * kernel_w * inputs * row_bytes
+                weights = rows + (block - from_block) * kernel_h * kernel_w * inputs * row_bytes
                 start = begin + block * lanes * 4
                 channel = g * outputs + (block % blocks) * lanes
                 width_here = min(lanes, outputs - (block % blocks) * lanes)

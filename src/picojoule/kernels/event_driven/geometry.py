@@ -10,6 +10,9 @@ from torch import Tensor, nn
 CACHE = 224 << 10
 """Bytes that one stage of the work reads again and again: they should stay in a core's second-level cache."""
 
+ROWS = 2 << 20
+"""Bytes of packed weights that exist at a time, beside the weights themselves."""
+
 LANES = (32, 64)
 """Numbers of output channels whose sums can be in registers at the same time."""
 
@@ -83,6 +86,12 @@ class Geometry:
         """Return how many images have output gradients, of one block, that fit the cache; at least one."""
         image = self.out_pixels * self.lanes * number_bytes
         return min(max(CACHE // max(image, 1), 1), max(self.images, 1))
+
+    def parts(self, number_bytes: int) -> list[range]:
+        """Cut the blocks of all groups into parts whose packed weights take little memory; at least one block each."""
+        blocks, block = self.groups * self.blocks, self.rows * self.lanes * number_bytes
+        at_once = max(ROWS // max(block, 1), 1)
+        return [range(first, min(first + at_once, blocks)) for first in range(0, blocks, at_once)]
 
     def reached_rows(self) -> list[list[int]]:
         """Return the row of the output that each row of the map reaches through each row of the kernel, or -1."""

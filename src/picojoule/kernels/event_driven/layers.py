@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils.parametrize import is_parametrized
 
@@ -38,12 +39,13 @@ from picojoule.kernels.torch_private import (
 Net = TypeVar("Net", bound=nn.Module)
 
 
-def sparse(net: Net) -> Net:
+def sparse(net: Net, *, measured: bool = False) -> Net:
     """Let a network's convolutions and linear layers skip silent inputs in training, where that is faster.
 
     Convolutions of one or two dimensions and linear layers then compute their output and their weight gradient from
-    the inputs that are not zero. Each measures how active its inputs are and what both ways cost on this machine, and
-    chooses; a layer that is fed by anything but spikes stays dense. The gradient is the same up to the order of sums.
+    the inputs that are not zero. Each measures how active its inputs are, compares that with the share up to which
+    events are faster, and chooses; a layer that is fed by anything but spikes stays dense. The gradient is the same up
+    to the order of sums. Average pools keep the shape of their inputs in place of the inputs.
 
     The network itself is changed and returned; names, parameters, state dict and results in evaluation stay as they
     are. It needs Numba, without which every layer stays dense, and works on the CPU, in float32 and bfloat16.
@@ -54,6 +56,8 @@ def sparse(net: Net) -> Net:
 
     Args:
         net: Any network. Layers that are event-driven already stay as they are.
+        measured: Whether that share is measured on this machine, once for each shape, where it is otherwise computed
+            from constants: better on unusual processors, but other choices, and bits, from one machine to another.
 
     Returns:
         The same network.
@@ -71,7 +75,8 @@ def sparse(net: Net) -> Net:
         base = _base_of(module)
         if base is not None:
             module.__class__ = _event_class(type(module), base)
-            module.event_choice = Choice()
+            if isinstance(module, EventDriven):
+                module.event_choice = Choice(measured=measured)
     return net
 
 
@@ -92,7 +97,7 @@ def dense(net: Net) -> Net:
     True
     """
     _check(net, "dense")
-    layers = {name: module for name, module in net.named_modules() if isinstance(module, EventDriven)}
+    layers = {name: module for name, module in net.named_modules() if isinstance(module, Altered)}
     for name, module in layers.items():
         if "dense_class" not in vars(type(module)):
             raise PicojouleError(
@@ -101,7 +106,8 @@ def dense(net: Net) -> Net:
             )
     plain: Any
     for plain in layers.values():
-        del plain.event_choice
+        if isinstance(plain, EventDriven):
+            del plain.event_choice
         plain.__class__ = type(plain).dense_class
     return net
 
@@ -130,7 +136,7 @@ def dense_class(module: nn.Module) -> type[nn.Module]:
     >>> dense_class(sparse(nn.Linear(2, 2))) is nn.Linear
     True
     """
-    return type(module).dense_class if isinstance(module, EventDriven) else type(module)
+    return type(module).dense_class if isinstance(module, Altered) else type(module)
 
 
 def _check(net: object, who: str) -> None:
@@ -141,16 +147,21 @@ def _check(net: object, who: str) -> None:
 # --- The layers ------------------------------------------------------------------------------------------------------
 
 
-class EventDriven(nn.Module):
+class Altered(nn.Module):
     """The part that the class of a layer gains, between that class and PyTorch's own."""
 
     dense_class: ClassVar[type[nn.Module]]
-    event_choice: Choice
-    weight: Tensor
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # The class of an event-driven layer has no name under which a copy or a pickle could find it.
+        # The class of an altered layer has no name under which a copy or a pickle could find it.
         return _blank, (type(self).dense_class,), self.__dict__
+
+
+class EventDriven(Altered):
+    """That part of a layer of synapses."""
+
+    event_choice: Choice
+    weight: Tensor
 
     def by_events(self, x: Tensor, weight: Tensor, bias: Tensor | None, shape: Geometry | None) -> Tensor | None:
         """Compute the output of a batch by events, if the choice falls on them.
@@ -207,21 +218,39 @@ class _EventLinear(EventDriven, nn.Linear):
         return super().forward(input)
 
 
+class _ForgetfulPool(Altered, nn.AvgPool2d):
+    """An average pool that keeps the shape of its inputs, where PyTorch keeps the inputs, of which it reads no more."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if torch.compiler.is_compiling() or is_traced() or not (Switch.SPARSE.is_on and _is_plain(input)):
+            return super().forward(input)
+        if modes_are_active() or in_backward() or saved_tensors_are_packed():
+            return super().forward(input)
+        with saved_tensors_hooks(lambda x: (x.shape, x.stride(), x.dtype), lambda kept: _unwritten(*kept)):
+            return super().forward(input)
+
+
+def _unwritten(shape: torch.Size, stride: tuple[int, ...], kind: torch.dtype) -> Tensor:
+    """Reserve memory that nobody reads or writes, which therefore takes none."""
+    return torch.empty_strided(shape, stride, dtype=kind)
+
+
 def _laid_out_like(x: Tensor, y: Tensor) -> Tensor:
     """Answer in the memory layout in which the dense layer would."""
     return y if x.is_contiguous(memory_format=torch.channels_last) else y.contiguous()
 
 
-_BASES: dict[type[nn.Module], type[EventDriven]] = {
+_BASES: dict[type[nn.Module], type[Altered]] = {
     nn.Conv2d: _EventConv2d,
     nn.Conv1d: _EventConv1d,
     nn.Linear: _EventLinear,
+    nn.AvgPool2d: _ForgetfulPool,
 }
 
 
 def _base_of(module: nn.Module) -> type[nn.Module] | None:
     """Return PyTorch's class of a layer that can be made event-driven, else None."""
-    if isinstance(module, EventDriven | LazyModuleMixin) or is_parametrized(module):
+    if isinstance(module, Altered | LazyModuleMixin) or is_parametrized(module):
         return None
     base = next((kind for kind in _BASES if isinstance(module, kind)), None)
     if isinstance(module, nn.Conv1d | nn.Conv2d):
@@ -230,10 +259,10 @@ def _base_of(module: nn.Module) -> type[nn.Module] | None:
     return base
 
 
-_classes: dict[type[nn.Module], type[EventDriven]] = {}
+_classes: dict[type[nn.Module], type[Altered]] = {}
 
 
-def _event_class(kind: type[nn.Module], base: type[nn.Module]) -> type[EventDriven]:
+def _event_class(kind: type[nn.Module], base: type[nn.Module]) -> type[Altered]:
     """Return the class of modules like these that can compute by events.
 
     The event-driven part stands between the class and PyTorch's own, so that a derived class keeps what it adds: where

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from picojoule.kernels.event_driven.active_inputs import SOURCES, numbers_of, take
 from picojoule.kernels.event_driven.geometry import LANES, Geometry
-from picojoule.kernels.event_driven.rows import paired_halves, read, write
+from picojoule.kernels.event_driven.rows import SQUARE, paired_halves, read, turn_pairs, turn_square, write
 from picojoule.kernels.jit import inlined, source_digest
 from picojoule.kernels.threads import Kernel
 
@@ -27,73 +27,84 @@ def _rounded(value: Any) -> Any:
     return np.uint16(np.uint32((even if value == value else quiet) >> np.uint32(16)))
 
 
-def packed_weights(weight: Tensor, shape: Geometry, kind: torch.dtype) -> Tensor:
+def pack_weights(weight: Tensor, rows: Tensor, shape: Geometry, blocks: range) -> None:
     """Lay weights out as rows of output channels.
 
     Args:
         weight: [outputs, inputs of a group, kernel height, kernel width], float32, in any memory layout.
+        rows: What is written: [blocks, kernel row · kernel column · input channel, lanes], float32, or uint16 for rows
+            of bfloat16 in pairs (see `rows`); zeros where a block has too many lanes.
         shape: The shape of the layer.
-        kind: float32, or bfloat16 for rows of pairs (see `rows`).
-
-    Returns:
-        [groups · blocks, kernel row · kernel column · input channel, lanes]; zeros where a block has too many lanes.
+        blocks: The blocks of output channels, of those of all groups.
     """
-    blocks = shape.groups * shape.blocks
-    rows = torch.empty((blocks, shape.rows, shape.lanes), dtype=torch.uint16 if kind == torch.bfloat16 else kind)
-    take(_TURN[int(kind == torch.bfloat16)], _turning_table(weight, rows, shape), blocks * shape.kernel[0])
-    return rows
+    kernel = _TURN[int(rows.dtype == torch.uint16)]
+    take(kernel, _turning_table(weight, rows, shape, blocks), len(blocks) * shape.kernel[0])
 
 
-def unpacked_gradient(rows: Tensor, weight: Tensor, shape: Geometry) -> Tensor:
+def unpack_gradient(rows: Tensor, gradient: Tensor, shape: Geometry, blocks: range) -> None:
     """Lay the rows of a weight gradient out as the weight is.
 
     Args:
-        rows: The gradient, float32, as `packed_weights` has the weights.
-        weight: The weight.
+        rows: The gradient, float32, as `pack_weights` writes the weights.
+        gradient: What is written, float32, of the shape of the weight.
         shape: The shape of the layer.
-
-    Returns:
-        A tensor of float32 like the weight.
+        blocks: The blocks of output channels.
     """
-    gradient = torch.empty_like(weight, dtype=torch.float32)
-    take(_turn_back, _turning_table(gradient, rows, shape), shape.groups * shape.blocks * shape.kernel[0])
-    return gradient
+    take(_turn_back, _turning_table(gradient, rows, shape, blocks), len(blocks) * shape.kernel[0])
 
 
-def _turning_table(weight: Tensor, rows: Tensor, shape: Geometry) -> Any:
+def _turning_table(weight: Tensor, rows: Tensor, shape: Geometry, blocks: range) -> Any:
     return numbers_of(
         weight.data_ptr(),
-        rows.data_ptr(),
+        rows.data_ptr() - blocks.start * shape.rows * shape.lanes * rows.element_size(),
         shape.blocks,
         shape.lanes,
         shape.inputs,
         shape.outputs,
         *shape.kernel,
         *weight.stride(),
+        blocks.start,
     )
 
 
 def _turning(short: int, back: int, sources: int) -> Kernel:
     """Make the kernel that turns weights into rows, or rows back; an item is a row of the kernel for one block."""
-    chunk = _CHANNELS
+    chunk, square = _CHANNELS, SQUARE
 
     def turn(arrays: Any, constants: Any, first: Any, stop: Any) -> None:
         p = arrays[0]
         weight, rows, blocks, lanes, inputs, outputs = p[0], p[1], p[2], p[3], p[4], p[5]
         kernel_h, kernel_w, by_output, by_input, by_row, by_column = p[6], p[7], p[8], p[9], p[10], p[11]
+        from_block = p[12]
         if not sources:
             return
         half = lanes // 2
         for item in range(first, stop):
-            block, ky = item // kernel_h, item % kernel_h
+            block, ky = from_block + item // kernel_h, item % kernel_h
             channel = (block // blocks) * outputs + (block % blocks) * lanes
             here = min(lanes, outputs - (block % blocks) * lanes)
             for kx in range(kernel_w):
                 row = ((block * kernel_h + ky) * kernel_w + kx) * inputs
-                for from_c in range(0, inputs, chunk):
+                origin = channel * by_output + ky * by_row + kx * by_column
+                squares = inputs // square * square if by_input == 1 and here == lanes else 0
+                for c in range(0, squares, square):
+                    if short:
+                        for lane in range(0, half, square):
+                            low = weight + (origin + lane * by_output + c) * 4
+                            high = low + half * by_output * 4
+                            turn_pairs(rows + ((row + c) * half + lane) * 4, half * 4, low, high, by_output * 4)
+                    else:
+                        for lane in range(0, lanes, square):
+                            source = weight + (origin + lane * by_output + c) * 4
+                            target = rows + ((row + c) * lanes + lane) * 4
+                            if back:
+                                turn_square(source, by_output * 4, target, lanes * 4)
+                            else:
+                                turn_square(target, lanes * 4, source, by_output * 4)
+                for from_c in range(squares, inputs, chunk):
                     to_c = min(from_c + chunk, inputs)
                     for lane in range(here):
-                        source = (channel + lane) * by_output + ky * by_row + kx * by_column
+                        source = origin + lane * by_output
                         if back:
                             for c in range(from_c, to_c):
                                 write("f32", weight, source + c * by_input, read("f32", rows, (row + c) * lanes + lane))

@@ -38,7 +38,7 @@ def measured_break_even(shape: Geometry, kind: torch.dtype, *, valued: bool) -> 
     Returns:
         One of 1/2, 1/√8, 1/4, …, so that the noise of a measurement seldom shows; 0 for a layer that is never faster.
     """
-    layer = _RandomLayer(shape, kind, valued)
+    layer = RandomLayer(shape, kind, valued)
     (dense, sparser), (_, denser) = (_seconds(layer, density) for density in _DENSITIES)
     slope = (denser - sparser) / (_DENSITIES[1] - _DENSITIES[0])
     # Where the line through the times at both densities meets the dense layer's time.
@@ -69,7 +69,7 @@ def on_the_grid(share: float) -> float:
 
 
 @dataclass(frozen=True)
-class _RandomLayer:
+class RandomLayer:
     """A layer with random weights, and the gradient of its output."""
 
     shape: Geometry
@@ -108,7 +108,7 @@ class _RandomLayer:
         return dense, events
 
 
-def _seconds(layer: _RandomLayer, density: float) -> tuple[float, float]:
+def _seconds(layer: RandomLayer, density: float) -> tuple[float, float]:
     """Return the shortest times of the dense and of the event-driven work, after one turn that warms up."""
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     x, works = layer.batch(density), layer.contestants()

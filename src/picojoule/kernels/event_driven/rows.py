@@ -213,6 +213,64 @@ def paired_halves(typing: Any, count: Any, target: Any, source: Any) -> Any:
     return types.void(count, types.int64, types.int64), generate
 
 
+# --- Turning ---------------------------------------------------------------------------------------------------------
+
+SQUARE = 16
+"""Rows and columns of float32 that are turned around in registers."""
+
+
+def _turned(builder: Any, address: Any, stride: Any) -> list[Any]:
+    """Load a square of float32, whose rows are so many bytes apart, and turn it around.
+
+    Four rounds of exchanges: in each, rows s apart swap the numbers that stand s away from where they belong.
+    """
+    vector = ir.VectorType(ir.FloatType(), SQUARE)
+    rows = []
+    for i in range(SQUARE):
+        place = builder.add(address, builder.mul(stride, ir.Constant(_I64, i)))
+        rows.append(builder.load(_pointer(builder, place, vector), align=4))
+    for s in (1, 2, 4, 8):
+        upper = [i if not i & s else SQUARE + i - s for i in range(SQUARE)]
+        lower = [i + s if not i & s else SQUARE + i for i in range(SQUARE)]
+        for i in (i for i in range(SQUARE) if not i & s):
+            a, b = rows[i], rows[i + s]
+            rows[i] = builder.shuffle_vector(a, b, ir.Constant(_words(SQUARE), upper))
+            rows[i + s] = builder.shuffle_vector(a, b, ir.Constant(_words(SQUARE), lower))
+    return rows
+
+
+@intrinsic
+def turn_square(typing: Any, target: Any, target_stride: Any, source: Any, source_stride: Any) -> Any:
+    """Write a square of float32 with rows and columns exchanged; strides are bytes from row to row."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        for i, row in enumerate(_turned(builder, args[2], args[3])):
+            place = builder.add(args[0], builder.mul(args[1], ir.Constant(_I64, i)))
+            builder.store(row, _pointer(builder, place, row.type), align=4)
+        return context.get_dummy_value()
+
+    return types.void(*(types.int64,) * 4), generate
+
+
+@intrinsic
+def turn_pairs(typing: Any, target: Any, target_stride: Any, low: Any, high: Any, source_stride: Any) -> Any:
+    """Write two squares of float32, rows and columns exchanged, as bfloat16: the low and high halves of pairs."""
+    words = _words(SQUARE)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        halves = []
+        for source in args[2:4]:
+            rows = _turned(builder, source, args[4])
+            halves.append([builder.zext(_rounded(builder, row, SQUARE), words) for row in rows])
+        for i, (first, second) in enumerate(zip(*halves, strict=True)):
+            pairs = builder.or_(first, builder.shl(second, _constant(words, 16)))
+            place = builder.add(args[0], builder.mul(args[1], ir.Constant(_I64, i)))
+            builder.store(pairs, _pointer(builder, place, words), align=4)
+        return context.get_dummy_value()
+
+    return types.void(*(types.int64,) * 5), generate
+
+
 # --- Active numbers --------------------------------------------------------------------------------------------------
 
 

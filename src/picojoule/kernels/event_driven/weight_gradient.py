@@ -18,7 +18,7 @@ from torch import Tensor
 
 from picojoule.kernels.event_driven.active_inputs import SOURCES, ActiveInputs, numbers_of, take
 from picojoule.kernels.event_driven.geometry import LANES, Geometry
-from picojoule.kernels.event_driven.layouts import packed_gradients, unpacked_gradient
+from picojoule.kernels.event_driven.layouts import packed_gradients, unpack_gradient
 from picojoule.kernels.event_driven.rows import keep_all, nothing, plus_multiple, plus_row, read, times_number, write
 from picojoule.kernels.jit import source_digest
 from picojoule.kernels.lanes import lowest_bit, ones
@@ -44,30 +44,34 @@ def weight_gradient(inputs: ActiveInputs, grad: Tensor, weight: Tensor, shape: G
     at_once = shape.images_at_once(number_bytes)
     lists = _lists(inputs, shape, at_once, shape.lanes * number_bytes)
     packed = packed_gradients(grad, shape)
-    blocks = shape.groups * shape.blocks
-    rows = torch.empty((blocks, shape.rows, shape.lanes))
+    parts = shape.parts(4)
+    rows = torch.empty((len(parts[0]), shape.rows, shape.lanes))
+    gradient = torch.empty_like(weight, dtype=torch.float32)
     pieces = shape.kernel[0] * shape.words  # (row of the kernel, word of channels), of which an item takes some
-    per_item = _pieces_per_item(blocks, pieces)
-    table = numbers_of(
-        packed.data_ptr(),
-        lists.entries.data_ptr(),
-        0 if lists.values is None else lists.values.data_ptr(),
-        lists.starts.data_ptr(),
-        lists.taps.data_ptr(),
-        rows.data_ptr(),
-        shape.images,
-        at_once,
-        shape.groups,
-        shape.blocks,
-        shape.inputs,
-        shape.map[1],
-        shape.out_pixels,
-        *shape.kernel,
-        per_item,
-    )
-    items = blocks * -(-pieces // per_item)
-    take(_ADD[shape.lanes, paired, int(inputs.values is not None)], table, items, inputs.scale)
-    return unpacked_gradient(rows, weight, shape)
+    for blocks in parts:
+        per_item = _pieces_per_item(len(blocks), pieces)
+        table = numbers_of(
+            packed.data_ptr(),
+            lists.entries.data_ptr(),
+            0 if lists.values is None else lists.values.data_ptr(),
+            lists.starts.data_ptr(),
+            lists.taps.data_ptr(),
+            rows.data_ptr() - blocks.start * shape.rows * shape.lanes * 4,
+            shape.images,
+            at_once,
+            shape.groups,
+            shape.blocks,
+            shape.inputs,
+            shape.map[1],
+            shape.out_pixels,
+            *shape.kernel,
+            per_item,
+            blocks.start,
+        )
+        items = len(blocks) * -(-pieces // per_item)
+        take(_ADD[shape.lanes, paired, int(inputs.values is not None)], table, items, inputs.scale)
+        unpack_gradient(rows, gradient, shape, blocks)
+    return gradient
 
 
 def _pieces_per_item(blocks: int, pieces: int) -> int:
@@ -255,7 +259,7 @@ def _adding(lanes: int, paired: int, valued: int, sources: int) -> Kernel:
         p = arrays[0]
         grads, entries, values, starts, taps, rows = p[0], p[1], p[2], p[3], p[4], p[5]
         images, at_once, groups, blocks, inputs, width = p[6], p[7], p[8], p[9], p[10], p[11]
-        out_pixels, kernel_h, kernel_w, per_item = p[12], p[13], p[14], p[15]
+        out_pixels, kernel_h, kernel_w, per_item, from_block = p[12], p[13], p[14], p[15], p[16]
         scale = np.float32(constants[0])
         if not sources:
             return
@@ -264,7 +268,7 @@ def _adding(lanes: int, paired: int, valued: int, sources: int) -> Kernel:
         items_of_block = (pieces + per_item - 1) // per_item
         tiles = (images + at_once - 1) // at_once
         for item in range(first, stop):
-            block = item // items_of_block
+            block = from_block + item // items_of_block
             g = block // blocks
             from_piece = (item % items_of_block) * per_item
             for tile in range(tiles):
