@@ -29,10 +29,10 @@ def lively(net: nn.Module) -> nn.Module:
     return net.eval()
 
 
-def agree(net: nn.Module, images: Tensor, *, flipped: float = 1e-4) -> events.Engine:
+def agree(net: nn.Module, images: Tensor, *, flipped: float = 1e-4, steps: int | None = None) -> events.Engine:
     """Compile and compare: spikes, logits, counts."""
-    engine = events.compile(net, images[:1])
-    with torch.no_grad(), pj.watch(net) as dense:
+    engine = events.compile(net, images[:1], steps=steps)
+    with torch.no_grad(), pj.watch(net, engine.steps) as dense:
         logits = net(images)
     result, own = engine(images), engine.watch(images)
     layers = {name: layer for name, layer in engine.synapses.items() if name in own or not layer.relay}
@@ -41,7 +41,8 @@ def agree(net: nn.Module, images: Tensor, *, flipped: float = 1e-4) -> events.En
     if not differing:
         torch.testing.assert_close(result.logits, logits, rtol=1e-4, atol=1e-4)
     for name in layers:
-        assert torch.equal(result.spikes[name], own[name].flatten(1).sum(1).long()), name
+        emitted = torch.stack(own.by_step(name)).sum(0)
+        assert torch.equal(result.spikes[name], emitted.flatten(1).sum(1).long()), name
     assert result.synops.tolist() == metered(engine.synapses, own)
     return engine
 
@@ -49,13 +50,14 @@ def agree(net: nn.Module, images: Tensor, *, flipped: float = 1e-4) -> events.En
 def metered(synapses: pj.Synapses, activity: pj.Activity) -> list[int]:
     """Operations sample by sample, as the meter counts them."""
     totals = sum(
-        (activity[name].double() * layer.fan_out).flatten(1).sum(1)
+        (torch.stack(activity.by_step(name)).double().sum(0) * layer.fan_out).flatten(1).sum(1)
         for name, layer in synapses.items()
         if layer.fan_out.any()
     )
     meter = pj.EnergyMeter(synapses)
     meter.update(activity)
-    counts = totals.long().tolist() if isinstance(totals, Tensor) else [0] * len(activity[next(iter(activity))])
+    samples = len(activity.by_step(next(iter(activity)))[0])
+    counts = totals.long().tolist() if isinstance(totals, Tensor) else [0] * samples
     assert sum(counts) / len(counts) == pytest.approx(meter.compute().synops, rel=1e-12)
     return counts
 

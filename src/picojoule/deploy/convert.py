@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from torch import Tensor, fx, nn
+from torch import fx, nn
 
 from picojoule.deploy.altered_layers import alteration, computes_weights
-from picojoule.deploy.graph.batch_norm import fold_into, scale_and_shift_of
+from picojoule.deploy.graph.batch_norm import Affine, features_only, fold_into, scale_and_shift_of
 from picojoule.deploy.graph.capture import layer_graph, network_of, refuse_hooks
 from picojoule.deploy.graph.nodes import argument, node_name, operation_name
 from picojoule.deploy.graph.pools import Pool
@@ -90,39 +90,6 @@ def _copied(net: nn.Module) -> nn.Module:
             f"{_DESTINATION.name} works on a copy, and {type(net).__name__} cannot be copied ({reason_of(error)}): "
             "keep sparse weights, tensors with a history (detach them), locks and open files out of it"
         ) from error
-
-
-class Affine(nn.Module):
-    """A map x·scale + shift for each channel: a batch norm whose statistics are fixed.
-
-    Args:
-        scale: One factor for each channel.
-        shift: One addend for each channel.
-
-    Example:
-        >>> import torch
-        >>> Affine(torch.tensor([2.0]), torch.tensor([1.0]))(torch.ones(1, 1)).item()
-        3.0
-    """
-
-    def __init__(self, scale: Tensor, shift: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("scale", scale)
-        self.register_buffer("shift", shift)
-        self.scale: Tensor
-        self.shift: Tensor
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Scale and shift a batch.
-
-        Args:
-            x: A batch [B, C, …].
-
-        Returns:
-            A batch of the same shape.
-        """
-        scale, shift = (c.view(-1, *[1] * (x.dim() - 2)) for c in (self.scale, self.shift))
-        return x * scale + shift
 
 
 @dataclass(frozen=True)
@@ -256,7 +223,8 @@ def _batch_norm(converter: _Converter, node: fx.Node, name: str, norm: Any, sign
         if norm.num_features != layer.out_features:
             raise Unsupported(_FLATTEN_FIRST, because=_FURTHER_AXES)
         with converter.graph.inserting_before(source):
-            source.args = (converter.graph.call_function(features_only, (source.args[0], name)),)
+            refusal = str(_DESTINATION.refusal(f"the layer {name!r}, {_FURTHER_AXES}", _FLATTEN_FIRST))
+            source.args = (converter.graph.call_function(features_only, (source.args[0], refusal)),)
     fold_into(layer, norm)
     node.replace_all_uses_with(source)
     converter.graph.erase_node(node)
@@ -265,27 +233,6 @@ def _batch_norm(converter: _Converter, node: fx.Node, name: str, norm: Any, sign
 
 _FURTHER_AXES = "a batch norm behind a linear layer that takes more than [batch, features]"
 _FLATTEN_FIRST = "flatten before the layer, or use a convolution"
-
-
-def features_only(x: Tensor, norm: str) -> Tensor:
-    """Pass on what a linear layer takes that a batch norm is folded into, if it has no further axes.
-
-    With further axes the norm's channels are not the layer's outputs, even where there are as many. No shape is known
-    when a network is converted, so the converted network looks here.
-
-    Args:
-        x: The input of the linear layer.
-        norm: The name of the batch norm.
-
-    Returns:
-        The input itself.
-
-    Raises:
-        PicojouleError: If the input is not [batch, features].
-    """
-    if x.dim() != 2:
-        raise _DESTINATION.refusal(f"the layer {norm!r}, {_FURTHER_AXES}", _FLATTEN_FIRST)
-    return x
 
 
 def _average_pool(converter: _Converter, node: fx.Node, name: str, module: Any, signal: _Signal) -> _Signal:

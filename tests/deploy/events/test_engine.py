@@ -113,12 +113,6 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
         events.compile(small(), torch.zeros(1, 1, 8, 8), **arguments)
 
 
-def test_several_steps_are_refused() -> None:
-    net = pj.zoo.create("cnn7", neuron=pj.IF, steps=2)
-    with pytest.raises(pj.PicojouleError, match=r"'spike1' \(IF\).*dense engine"):
-        events.compile(net, torch.zeros(1, *net.input_shape))
-
-
 def test_a_network_of_doubles_is_run_in_float32() -> None:
     net = small().double()
     x = torch.randn(4, 1, 8, 8)

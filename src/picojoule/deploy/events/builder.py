@@ -26,11 +26,11 @@ class _SpikeOutput(NamedTuple):
     shape: tuple[int, ...]
     relay: bool
 
-    def spike_map(self) -> SpikeMap:
+    def spike_map(self, time_axis: bool) -> SpikeMap:
         value = self.value
         assert isinstance(value, Spikes | Counts)
-        address = value.mask if isinstance(value, Spikes) else value.counts.address
-        return SpikeMap(self.name, value.map, self.shape, self.relay, isinstance(value, Spikes), address)
+        binary, address = isinstance(value, Spikes), value.mask if isinstance(value, Spikes) else value.counts.address
+        return SpikeMap(self.name, value.map, self.shape, self.relay, binary, address, value.frames, time_axis)
 
 
 class ProgramBuilder:
@@ -38,15 +38,19 @@ class ProgramBuilder:
 
     Args:
         weights: How weights that spikes feed are stored: "float32" or "int8".
+        steps: Time steps T.
     """
 
-    def __init__(self, weights: WeightType) -> None:
+    def __init__(self, weights: WeightType, steps: int = 1) -> None:
         self.weights = weights
+        self.steps = steps
         self.instructions: list[PendingInstruction] = []
         self.constants: list[Floats] = []
         self.tables: list[int] = []
         self.mask_words = 0
         self.spike_outputs: list[_SpikeOutput] = []
+        self.with_time_axis: set[str] = set()
+        """Layers that emit [T, B, …] instead of [T·B, …]."""
         self.synaptic: list[str] = []
         """Layers of synapses that spikes feed; each has a counter of its operations."""
 
@@ -63,28 +67,30 @@ class ProgramBuilder:
         self.instructions.append(PendingInstruction({"opcode": int(opcode), **fields}))
         return self.instructions[-1]
 
-    def buffer(self, of: Map) -> Buffer:
+    def buffer(self, of: Map, frames: int) -> Buffer:
         """Make a buffer for a map of numbers.
 
         Args:
             of: The map.
+            frames: Time steps that differ.
 
         Returns:
             The buffer, without an address.
         """
-        return Buffer(of.pixels * of.pitch)
+        return Buffer(of.pixels * of.pitch, frames)
 
-    def mask(self, of: Map) -> int:
-        """Reserve memory for a map of binary spikes.
+    def spikes(self, of: Map) -> Spikes:
+        """Reserve memory for a map of binary spikes in every time step.
 
         Args:
             of: The map.
 
         Returns:
-            Where its bits begin, in words.
+            The spikes.
         """
-        self.mask_words += of.pixels * of.words
-        return self.mask_words - of.pixels * of.words
+        spikes = Spikes(of, self.mask_words, self.steps)
+        self.mask_words += self.steps * of.pixels * of.words
+        return spikes
 
     def constant(self, values: Doubles | Floats) -> int:
         """Store numbers among the constants, rounded to float32, at the beginning of a cache line.
@@ -153,10 +159,11 @@ class ProgramBuilder:
             tables=np.array(self.tables, dtype=np.int32),
             input_shape=input_shape,
             output_shape=output_shape,
-            spiking=tuple(output.spike_map() for output in self.spike_outputs),
+            spiking=tuple(output.spike_map(output.name in self.with_time_axis) for output in self.spike_outputs),
             synaptic=tuple(self.synaptic),
             mask_words=self.mask_words,
             map_numbers=map_numbers,
+            steps=self.steps,
         )
 
     def _store_weights(self) -> NDArray[np.int8]:
@@ -177,7 +184,10 @@ class ProgramBuilder:
             else:
                 streamed = fields["streamed"] and not fields["dense"]
                 fields["weights"] = self.constant(rows.transpose(1, 0, 2) if streamed else rows)
-        return np.concatenate(byte_weights) if byte_weights else np.zeros(0, dtype=np.int8)
+        stored = aligned(-(-sum(map(len, byte_weights)) // 4)).view(np.int8)
+        if byte_weights:
+            np.concatenate(byte_weights, out=stored)
+        return stored
 
 
 def reads(x: Value, first: int = 0, last: int | None = None) -> Fields:
@@ -193,28 +203,30 @@ def reads(x: Value, first: int = 0, last: int | None = None) -> Fields:
     """
     place: Fields = {"spiking": 0, "dense": 0}
     if isinstance(x, Spikes):
-        place |= {"source": x.mask, "spiking": 1}
+        place |= {"source": x.mask, "source_step": x.step, "spiking": 1}
     elif isinstance(x, Counts):
-        place |= {"source": x.values, "counts": x.counts}
+        place |= {"source": x.values, "source_step": x.values.step, "counts": x.counts}
     else:
         strides = (x.map.pixels, 1) if x.planar else (1, x.map.pitch)
-        place |= {"source": x.numbers, "dense": 1, "channel_step": strides[0], "pixel_step": strides[1]}
+        place |= {"source": x.numbers, "source_step": x.numbers.step, "dense": 1}
+        place |= {"channel_step": strides[0], "pixel_step": strides[1]}
     size = {"in_height": x.map.height, "in_width": x.map.width, "in_pitch": x.map.pitch, "in_words": x.map.words}
     return {**place, **size, "first": first, "last": x.map.channels if last is None else last}
 
 
-def writes(target: Map, address: int | Buffer) -> Fields:
+def writes(target: Map, to: Buffer | Spikes) -> Fields:
     """Say where an instruction leaves its output.
 
     Args:
         target: The output's map.
-        address: Its buffer, or the place of its bits.
+        to: Its buffer, or its spikes.
 
     Returns:
         Fields of the instruction.
     """
+    place: Fields = {"target": to if isinstance(to, Buffer) else to.mask, "target_step": to.step, "steps": to.frames}
     size = {"out_height": target.height, "out_width": target.width, "out_channels": target.channels}
-    return {"target": address, **size, "out_pitch": target.pitch, "out_words": target.words}
+    return {**place, **size, "out_pitch": target.pitch, "out_words": target.words}
 
 
 def _encoded(pending: list[PendingInstruction]) -> NDArray[np.void]:
@@ -222,6 +234,7 @@ def _encoded(pending: list[PendingInstruction]) -> NDArray[np.void]:
     instructions = np.zeros(len(pending), dtype=INSTRUCTION)
     for name in ("counts", "other", "bytes", "fan_table", "counter", "emitter"):
         instructions[name] = -1
+    instructions["steps"] = 1
     for record, instruction in zip(instructions, pending, strict=True):
         for name, value in instruction.fields.items():
             record[name] = value.address if isinstance(value, Buffer) else value

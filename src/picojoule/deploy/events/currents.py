@@ -1,4 +1,4 @@
-"""Rules of what stands between synapses and neurons: currents are scaled, added, reshaped, and fire.
+"""Rules of what stands between synapses and neurons: currents are scaled, added, reshaped and read out.
 
 What only scales or shifts is carried along (`Affine`) until it meets a threshold, or a sum. The rules of layers share
 their arguments with all others: see `lowering`.
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from picojoule.deploy.events.affine import Affine, Doubles, firing, padded
-from picojoule.deploy.events.builder import ProgramBuilder, reads, writes
+from picojoule.deploy.events.affine import Affine, doubles, padded
+from picojoule.deploy.events.builder import Fields, ProgramBuilder, reads, writes
 from picojoule.deploy.events.program import Map, Opcode
 from picojoule.deploy.events.values import (
     Analog,
@@ -26,20 +26,24 @@ from picojoule.deploy.events.values import (
     map_of,
     value_of,
 )
+from picojoule.deploy.graph.batch_norm import Affine as ScaledAndShifted
 from picojoule.deploy.graph.refusal import Unsupported
 from picojoule.kernels.torch_private import BatchNorm
 
 
 def batch_norm(builder: ProgramBuilder, name: str, norm: nn.Module, x: Any, shape: tuple[int, ...]) -> Value:
-    """Lower a batch norm of currents: a scale and a shift that are carried along.
+    """Lower a batch norm of currents, or what a conversion makes of one: a scale and a shift that are carried along.
 
     Raises:
         Unsupported: If it takes spikes, or normalises by the statistics of each batch.
     """
-    assert isinstance(norm, BatchNorm)
+    assert isinstance(norm, BatchNorm | ScaledAndShifted)
     if not isinstance(x, Analog):
         raise Unsupported("put it between synapses and a spiking layer", because=f"which stands behind {describe(x)}")
-    return replace(x, affine=x.affine.then(Affine.of_batch_norm(norm)))
+    after = (
+        Affine.of_batch_norm(norm) if isinstance(norm, BatchNorm) else Affine(doubles(norm.scale), doubles(norm.shift))
+    )
+    return replace(x, affine=x.affine.then(after))
 
 
 def reshape(builder: ProgramBuilder, given: Any, shape: tuple[int, ...]) -> Value:
@@ -59,37 +63,10 @@ def reshape(builder: ProgramBuilder, given: Any, shape: tuple[int, ...]) -> Valu
     flat = Map(x.map.neurons)
     if x.planar:
         return Analog(flat, x.numbers, Affine.identity(flat.channels), from_input=x.from_input)
-    target = builder.buffer(flat)
+    target = builder.buffer(flat, x.frames)
     fields = {**writes(flat, target), **reads(x)}
     builder.add(Opcode.FLATTEN, **fields)
     return Analog(flat, target, Affine.identity(flat.channels), from_input=x.from_input)
-
-
-def fire(builder: ProgramBuilder, name: str, x: Any, threshold: float, shape: tuple[int, ...]) -> Value:
-    """Lower a spiking layer: by the synapses before it where they can compare, else by an instruction of its own.
-
-    Raises:
-        Unsupported: If it takes anything but currents, or its threshold is not a number.
-    """
-    if not isinstance(x, Analog):
-        raise Unsupported("give it currents", because=f"which takes {describe(x)}")
-    if not isinstance(threshold, int | float):  # whatever was set on the layer since
-        raise Unsupported(
-            "give it a plain number", because=f"whose threshold is of the type {type(threshold).__name__}"
-        )
-    x = channels_last(builder, x)
-    sign, t = firing(x.affine, threshold)
-    spikes = Spikes(x.map, builder.mask(x.map))
-    instruction = x.producer
-    if instruction is not None and _can_fire(instruction, sign):
-        instruction.scale_outputs(sign)
-        instruction.fields |= {"target": spikes.mask, "fires": 1}
-    else:
-        gain = builder.constant(padded(sign, x.map.pitch))
-        instruction = builder.add(Opcode.FIRE, source=x.numbers, scales=gain, **writes(x.map, spikes.mask))
-    # No current reaches NaN: the lanes beside the channels stay silent.
-    instruction.fields["threshold"] = builder.constant(padded(t, x.map.pitch, np.nan))
-    return builder.add_spike_output(name, spikes, shape, instruction, relay=False)
 
 
 def materialized(builder: ProgramBuilder, x: Analog) -> Analog:
@@ -104,7 +81,7 @@ def materialized(builder: ProgramBuilder, x: Analog) -> Analog:
     """
     if x.affine.is_identity:
         return x
-    if x.producer is not None:
+    if x.producer is not None and takes_scales(x.producer, x.affine):
         x.producer.scale_outputs(x.affine.gain, x.affine.shift)
         return replace(x, affine=Affine.identity(x.map.channels))
     return combined(builder, x, None)
@@ -122,8 +99,8 @@ def channels_last(builder: ProgramBuilder, x: Analog) -> Analog:
     """
     if not x.planar:
         return x
-    target = builder.buffer(x.map)
-    builder.add(Opcode.INTERLEAVE, source=x.numbers, **writes(x.map, target))
+    target = builder.buffer(x.map, x.frames)
+    builder.add(Opcode.INTERLEAVE, **found(x), **writes(x.map, target))
     return replace(x, numbers=target, planar=False)
 
 
@@ -139,19 +116,45 @@ def combined(builder: ProgramBuilder, x: Analog, y: Analog | None) -> Analog:
         Their sum.
     """
     x = channels_last(builder, x)
-    target = builder.buffer(x.map)
+    target = builder.buffer(x.map, x.frames if y is None else max(x.frames, y.frames))
     shift = x.affine.shift if y is None else x.affine.shift + y.affine.shift
     builder.add(
         Opcode.COMBINE,
-        source=x.numbers,
         other=-1 if y is None else y.numbers,
+        other_step=0 if y is None else y.numbers.step,
         scales=builder.constant(padded(x.affine.gain, x.map.pitch)),
         weights=-1 if y is None else builder.constant(padded(y.affine.gain, x.map.pitch)),
         init=builder.constant(padded(shift, x.map.pitch)),
+        **found(x),
         **writes(x.map, target),
     )
     from_input = x.from_input and (y is None or y.from_input)
     return Analog(x.map, target, Affine.identity(x.map.channels), from_input=from_input)
+
+
+def read_out(builder: ProgramBuilder, given: Any, *, summed: bool) -> Value:
+    """Lower the mean, or the sum, over all time steps.
+
+    Args:
+        builder: The program.
+        given: The currents of all steps.
+        summed: Whether to take the sum.
+
+    Returns:
+        One current.
+
+    Raises:
+        Unsupported: If it takes anything but currents.
+    """
+    x = as_analog(builder, value_of(given))
+    if x.frames == 1:  # the same in all steps
+        return scaled(x, float(builder.steps)) if summed else x
+    x = materialized(builder, x)
+    target = builder.buffer(x.map, 1)
+    share = builder.constant(np.array([1.0 if summed else 1 / builder.steps]))
+    fields = {**found(x), **writes(x.map, target), "steps": x.frames}
+    builder.add(Opcode.READ_OUT, **fields, scales=share)
+    return Analog(x.map, target, Affine.identity(x.map.channels))
 
 
 def scaled(x: Any, factor: float) -> Value:
@@ -200,8 +203,8 @@ def add(builder: ProgramBuilder, x: Any, y: Any) -> Value:
     for fresh, other in ((x, y), (y, x)):
         if _takes_in(builder, fresh, other):
             fresh = materialized(builder, fresh)
-            assert fresh.producer is not None
-            fresh.producer.fields["other"] = other.numbers
+            assert fresh.producer is not None  # nothing was added to it yet
+            fresh.producer.fields |= {"other": other.numbers, "other_step": other.numbers.step}
             return fresh
     return combined(builder, x, y)
 
@@ -209,6 +212,8 @@ def add(builder: ProgramBuilder, x: Any, y: Any) -> Value:
 def _takes_in(builder: ProgramBuilder, fresh: Analog, other: Analog) -> bool:
     """Say whether synapses can begin with the other operand instead of zero: it has to be there before they run."""
     if fresh.producer is None or "other" in fresh.producer.fields or not other.affine.is_identity:
+        return False
+    if fresh.frames < other.frames:
         return False
     here = builder.instructions.index(fresh.producer)
     return not any(other.numbers is later.fields.get("target") for later in builder.instructions[here:])
@@ -226,8 +231,8 @@ def as_counts(builder: ProgramBuilder, x: Spikes | Counts) -> Counts:
     """
     if isinstance(x, Counts):
         return x
-    target = builder.buffer(x.map)
-    builder.add(Opcode.UNPACK, source=x.mask, **writes(x.map, target))
+    target = builder.buffer(x.map, x.frames)
+    builder.add(Opcode.UNPACK, source=x.mask, source_step=x.step, **writes(x.map, target))
     return Counts(x.map, target, target, scale=1.0, most=1)
 
 
@@ -257,6 +262,26 @@ def _summed(builder: ProgramBuilder, x: Counts, y: Counts) -> Counts:
     return Counts(x.map, values, counts, x.scale if x.scale == y.scale else None, x.most + y.most)
 
 
-def _can_fire(synapses: PendingInstruction, sign: Doubles) -> bool:
-    """Say whether synapses can compare their own sums: what they were given to add cannot be turned round with them."""
-    return "other" not in synapses.fields or bool((sign > 0).all())
+def found(x: Analog) -> Fields:
+    """Say where an instruction finds a current that lies pixel by pixel.
+
+    Args:
+        x: The current.
+
+    Returns:
+        Fields of the instruction.
+    """
+    return {"source": x.numbers, "source_step": x.numbers.step}
+
+
+def takes_scales(synapses: PendingInstruction, affine: Affine) -> bool:
+    """Say whether weights can take in a scale and a shift: what they are added to would need them as well.
+
+    Args:
+        synapses: The instruction.
+        affine: The scale and the shift.
+
+    Returns:
+        Whether nothing is added to them, or nothing is to be done.
+    """
+    return "other" not in synapses.fields or affine.is_identity

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -23,18 +23,34 @@ from picojoule.spikes.layout import TimeLayout
 from picojoule.synapses.table import Synapses
 
 
-@dataclass(frozen=True, eq=False)
 class Result:
-    """The answers to a batch, and what each of them took."""
+    """The answers to a batch, and what each of them took.
 
-    logits: Tensor
-    """What the network returns, [B, …]."""
-    program: Program = field(repr=False)
-    """What was run."""
-    spike_counts: NDArray[np.int64] = field(repr=False)
-    """Spikes, [B, spiking layers and relays]."""
-    operation_counts: NDArray[np.int64] = field(repr=False)
-    """Synaptic operations, [B, layers of synapses]."""
+    Args:
+        program: The compiled network.
+        outputs: What it returns, [B, numbers].
+        spike_counts: Spikes [B, spiking layers and relays].
+        operation_counts: Synaptic operations [B, layers of synapses].
+    """
+
+    __slots__ = ("operation_counts", "outputs", "program", "spike_counts")
+
+    def __init__(
+        self,
+        program: Program,
+        outputs: NDArray[np.float32],
+        spike_counts: NDArray[np.int64],
+        operation_counts: NDArray[np.int64],
+    ) -> None:
+        self.program = program
+        self.outputs = outputs
+        self.spike_counts = spike_counts
+        self.operation_counts = operation_counts
+
+    @property
+    def logits(self) -> Tensor:
+        """What the network returns, [B, …]."""
+        return torch.from_numpy(self.outputs.reshape(len(self.outputs), *self.program.output_shape))
 
     @property
     def spikes(self) -> dict[str, Tensor]:
@@ -72,11 +88,14 @@ class Engine:
     def __init__(self, program: Program, synapses: Synapses, threads: int) -> None:
         self._execute = load_kernels()
         self._program = program
-        self._outputs = math.prod(program.output_shape)
+        self._sample_shape = torch.Size(program.input_shape)
+        self._inputs, self._outputs = math.prod(program.input_shape), math.prod(program.output_shape)
         self.synapses = synapses
         """ψ of the network, exact."""
         self.threads = threads
         """How many threads share the images of a batch."""
+        self.steps = program.steps
+        """Time steps T."""
         self._memories: list[Memory] = []
         start = time.perf_counter()
         run_in_thread(lambda: self(torch.zeros(1, *program.input_shape)))  # no interruption is lost in the compiler
@@ -109,8 +128,7 @@ class Engine:
             share_among_threads(
                 lambda part: self._run(rows[part], outputs[part], spikes[part], synops[part]), parts, self.threads
             )
-        logits = torch.from_numpy(outputs.reshape(samples, *program.output_shape))
-        return Result(logits, program, spikes, synops)
+        return Result(program, outputs, spikes, synops)
 
     def watch(self, images: Tensor | NDArray[np.float32]) -> Activity:
         """Record the spikes themselves, as `picojoule.watch` does those of PyTorch; for tests and study, as it is slow.
@@ -132,9 +150,10 @@ class Engine:
             self._execute(self._program.instructions, row[None], output, *counts, *memory)
             for layer in self._program.spiking:
                 emitted[layer.name].append(_spikes(layer, memory))
-        activity = Activity(TimeLayout())
+        activity = Activity(TimeLayout(self.steps))
         for name, maps in emitted.items():
-            activity.record(name, torch.from_numpy(np.stack(maps)))
+            for step in torch.from_numpy(np.stack(maps)).unbind(1):
+                activity.record(name, step)
         return activity
 
     def executed(self, images: Tensor) -> Executed:
@@ -147,7 +166,11 @@ class Engine:
             Answer and spikes.
         """
         activity = self.watch(images)
-        return Executed(self(images).logits, {name: [activity[name]] for name in activity})
+        spikes = {}
+        for layer in self._program.spiking:
+            by_step = activity.by_step(layer.name)
+            spikes[layer.name] = [torch.stack(by_step) if layer.time_axis else torch.cat(by_step)]
+        return Executed(self(images).logits, spikes)
 
     def _run(self, *arrays: NDArray[Any]) -> None:
         try:
@@ -159,6 +182,9 @@ class Engine:
 
     def _rows(self, images: Tensor | NDArray[np.float32]) -> NDArray[np.float32]:
         """Lay a batch out as flat rows of float32."""
+        if type(images) is Tensor and images.dtype is torch.float32 and images.shape[1:] == self._sample_shape:
+            with suppress(RuntimeError, TypeError):  # one that is not in memory, or has a history
+                return images.numpy().reshape(len(images), self._inputs)
         shape = self._program.input_shape
         if not _is_batch(images):
             is_array = isinstance(images, Tensor | np.ndarray)
@@ -201,14 +227,14 @@ def _is_batch(images: object) -> bool:
 
 
 def _spikes(layer: SpikeMap, memory: Memory) -> NDArray[np.float32]:
-    """Read what one layer has left in memory, in the shape that the network shows."""
-    size = layer.map
+    """Read what one layer has left in memory, [T, …] in the shape that the network shows."""
+    size, steps = layer.map, layer.steps
     if layer.binary:
-        words = memory.masks[layer.address : layer.address + size.pixels * size.words].reshape(size.pixels, size.words)
+        words = memory.masks[layer.address : layer.address + steps * size.pixels * size.words]
         places = np.arange(size.channels)
-        bits = (words[:, places // WORD] >> (places % WORD).astype(np.uint64)) & np.uint64(1)
-        numbers = bits.astype(np.float32)
+        by_pixel = words.reshape(steps, size.pixels, size.words)[..., places // WORD]
+        numbers = ((by_pixel >> (places % WORD).astype(np.uint64)) & np.uint64(1)).astype(np.float32)
     else:
-        here = memory.maps[layer.address : layer.address + size.pixels * size.pitch]
-        numbers = here.reshape(size.pixels, size.pitch)[:, : size.channels].copy()
-    return np.ascontiguousarray(numbers.T).reshape(layer.shape)
+        here = memory.maps[layer.address : layer.address + steps * size.pixels * size.pitch]
+        numbers = here.reshape(steps, size.pixels, size.pitch)[..., : size.channels].copy()
+    return np.ascontiguousarray(numbers.transpose(0, 2, 1)).reshape(steps, *layer.shape)

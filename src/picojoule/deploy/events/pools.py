@@ -58,8 +58,8 @@ def max_pool(builder: ProgramBuilder, name: str, layer: nn.Module, x: Any, shape
     rows, columns = _windows(pool, x.map, target)
     windows = builder.table([*rows.table, *columns.table])
     if isinstance(x, Spikes):
-        relayed = Spikes(target, builder.mask(target))
-        relay = builder.add(Opcode.RELAY_SPIKES, **reads(x), **writes(target, relayed.mask), windows=windows)
+        relayed = builder.spikes(target)
+        relay = builder.add(Opcode.RELAY_SPIKES, **reads(x), **writes(target, relayed), windows=windows)
         return builder.add_spike_output(name, relayed, shape, relay, relay=True)
     if isinstance(x, Analog):
         x = channels_last(builder, materialized(builder, x))
@@ -86,7 +86,7 @@ def _average(
     most = rows.widest * columns.widest
     share = float(shares[0]) if (shares == shares[0]).all() else None
     if isinstance(x, Spikes):
-        values, counts = builder.buffer(target), builder.buffer(target)
+        values, counts = builder.buffer(target, x.frames), builder.buffer(target, x.frames)
         builder.add(
             Opcode.SUM_SPIKES,
             **reads(x),
@@ -107,7 +107,7 @@ def _pool(
     builder: ProgramBuilder, x: Value, numbers: Buffer, target: Map, windows: int, shares: Doubles | None
 ) -> Buffer:
     """Add an average pool of numbers, or a max pool where there are no shares."""
-    pooled = builder.buffer(target)
+    pooled = builder.buffer(target, x.frames)
     fields = {**reads(x), "source": numbers, **writes(target, pooled)}
     scales = -1 if shares is None else builder.constant(shares)
     builder.add(Opcode.POOL_MAP, **fields, windows=windows, scales=scales, largest=int(shares is None))

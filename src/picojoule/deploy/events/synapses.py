@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from picojoule.deploy.events.affine import Affine, Doubles, doubles
 from picojoule.deploy.events.builder import ProgramBuilder, reads, writes
 from picojoule.deploy.events.currents import materialized
-from picojoule.deploy.events.program import LARGEST_TILE, Floats, Map, Opcode
+from picojoule.deploy.events.program import Floats, Map, Opcode
 from picojoule.deploy.events.values import Analog, Buffer, Counts, Value, map_of, value_of
 from picojoule.deploy.events.weights import as_rows, floats
 from picojoule.deploy.graph.refusal import Unsupported
@@ -19,6 +19,8 @@ from picojoule.synapses.tags import pruned_tensors
 
 MANY_WEIGHTS, FEW_PIXELS = 1 << 20, 4
 """Beyond so many weights, used for so few pixels, the order of reading memory matters more than registers."""
+MOST_REPEATED = 256
+"""Where one number may stand for more spikes than this, weights are multiplied with it and stay float32."""
 
 
 def convolution(builder: ProgramBuilder, name: str, conv: nn.Module, x: Any, shape: tuple[int, ...]) -> Value:
@@ -99,7 +101,7 @@ def _synapses(
     outputs, inputs, kernel_h, kernel_w = weight.shape
     part = Map(outputs // groups, target.height, target.width)
     bias = np.zeros(outputs) if bias is None else bias
-    whole = builder.buffer(target) if groups > 1 else None
+    whole = builder.buffer(target, x.frames) if groups > 1 else None
     instruction = None
     for group in range(groups):
         these = slice(group * part.channels, (group + 1) * part.channels)
@@ -110,7 +112,7 @@ def _synapses(
         instruction = builder.add(
             Opcode.SYNAPSES,
             **reads(x, group * inputs, (group + 1) * inputs),
-            **writes(part, builder.buffer(part)),
+            **writes(part, builder.buffer(part, x.frames)),
             kernel_h=kernel_h,
             kernel_w=kernel_w,
             stride_h=stride[0],
@@ -125,16 +127,16 @@ def _synapses(
             fan=part.channels,
             fan_table=-1 if mask is None else builder.table(_fans(mask[these])),
             streamed=int(lanes == 64 and part.pixels <= FEW_PIXELS and weight[these].size > MANY_WEIGHTS),
-            tile=min(part.pixels, max(1, LARGEST_TILE // rows)),
             counter=builder.synaptic.index(name) if counted else -1,
         )
         instruction.rows, instruction.init = as_rows(weight[these], lanes), bias[these]
-        if builder.weights == "int8" and isinstance(x, Counts) and x.scale is not None:
-            instruction.fields["repeated"], instruction.scale = x.most, x.scale
+        if builder.weights == "int8" and isinstance(x, Counts) and x.scale is not None and x.most <= MOST_REPEATED:
+            instruction.fields["repeated"], instruction.scale = int(x.most), x.scale
         if whole is not None:
-            part_numbers = instruction.fields["target"]
-            fields = {**writes(target, whole), "in_pitch": part.pitch, "last": part.channels}
-            builder.add(Opcode.PLACE, source=part_numbers, **fields, out_first=these.start)
+            numbers = instruction.fields["target"]
+            assert isinstance(numbers, Buffer)
+            fields = {"in_pitch": part.pitch, "last": part.channels, "source_step": numbers.step}
+            builder.add(Opcode.PLACE, source=numbers, **fields, **writes(target, whole), out_first=these.start)
     if whole is not None:
         return Analog(target, whole, Affine.identity(outputs))
     assert instruction is not None

@@ -16,10 +16,23 @@ from picojoule.deploy.graph.refusal import Unsupported
 class Buffer:
     """Memory for a map of numbers, which gets its address when all instructions are known."""
 
-    size: int
+    frame: int
+    """Numbers in one time step."""
+    frames: int = 1
+    """Time steps that differ."""
     live_out: bool = False
     """Still to be read after the run, so that no other buffer may take its place."""
     address: int = -1
+
+    @property
+    def size(self) -> int:
+        """Numbers in all."""
+        return self.frame * self.frames
+
+    @property
+    def step(self) -> int:
+        """How far it is from one time step to the next."""
+        return self.frame if self.frames > 1 else 0
 
 
 @dataclass(eq=False)
@@ -61,6 +74,12 @@ class Spikes:
     map: Map
     mask: int
     """Where the bits begin, in words."""
+    frames: int
+
+    @property
+    def step(self) -> int:
+        """How far it is from one time step to the next, in words."""
+        return self.map.pixels * self.map.words if self.frames > 1 else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +91,13 @@ class Counts:
     counts: Buffer
     scale: float | None
     """Values are counts times this; None if it differs from place to place."""
-    most: int
+    most: float
     """No count is larger."""
+
+    @property
+    def frames(self) -> int:
+        """Time steps that differ."""
+        return self.values.frames
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +113,11 @@ class Analog:
     """Channel by channel, as the input comes, instead of pixel by pixel."""
     producer: PendingInstruction | None = None
     """The synapses that wrote it, if nothing else reads it: then what follows may become part of them."""
+
+    @property
+    def frames(self) -> int:
+        """Time steps that differ: 1 where the current is the same in all."""
+        return self.numbers.frames
 
 
 Value = Spikes | Counts | Analog

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
 from picojoule.deploy.graph.refusal import Unsupported
+from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import BatchNorm, ConvNd, ConvTransposeNd
 
 
@@ -105,3 +106,57 @@ def _statistics(norm: BatchNorm) -> tuple[Tensor, Tensor]:
     if norm.running_mean is None or norm.running_var is None:
         raise Unsupported("let it track running statistics", because="whose statistics are those of the batch")
     return norm.running_mean, norm.running_var
+
+
+class Affine(nn.Module):
+    """A map x·scale + shift for each channel: a batch norm whose statistics are fixed.
+
+    Args:
+        scale: One factor for each channel.
+        shift: One addend for each channel.
+
+    Example:
+        >>> import torch
+        >>> Affine(torch.tensor([2.0]), torch.tensor([1.0]))(torch.ones(1, 1)).item()
+        3.0
+    """
+
+    def __init__(self, scale: Tensor, shift: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("scale", scale)
+        self.register_buffer("shift", shift)
+        self.scale: Tensor
+        self.shift: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scale and shift a batch.
+
+        Args:
+            x: A batch [B, C, …].
+
+        Returns:
+            A batch of the same shape.
+        """
+        scale, shift = (c.view(-1, *[1] * (x.dim() - 2)) for c in (self.scale, self.shift))
+        return x * scale + shift
+
+
+def features_only(x: Tensor, refusal: str) -> Tensor:
+    """Pass on what a linear layer takes that a batch norm is folded into, if it has no further axes.
+
+    With further axes the norm's channels are not the layer's outputs, even where there are as many. No shape is known
+    when a network is converted, so the converted network looks here.
+
+    Args:
+        x: The input of the linear layer.
+        refusal: What to say if it has further axes.
+
+    Returns:
+        The input itself.
+
+    Raises:
+        PicojouleError: If the input is not [batch, features].
+    """
+    if x.dim() != 2:
+        raise PicojouleError(refusal)
+    return x

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, fx, nn
 
 from picojoule.deploy.altered_layers import alteration, hooks_of, refuse_global_hooks, refuse_low_precision
-from picojoule.deploy.graph.nodes import SHAPE
+from picojoule.deploy.graph.batch_norm import Affine, features_only
+from picojoule.deploy.graph.nodes import SHAPE, argument
 from picojoule.deploy.graph.refusal import Destination
 from picojoule.errors import PicojouleError, reason_of
+from picojoule.neurons.time_steps import present, readout, unfold
 from picojoule.spikes.spiking import is_spiking, unwrap
 from picojoule.synapses.snapshot import unchanged
 from picojoule.zoo.dropout import Dropout
@@ -103,11 +105,16 @@ def layer_graph(model: nn.Module, destination: Destination) -> fx.Graph:
         ['input', '0', '1', 'output']
     """
     try:
-        return _LayerTracer().trace(model)
+        graph = _LayerTracer().trace(model)
     except PicojouleError:
         raise
     except Exception as error:  # a forward pass may raise anything when it is given no numbers
         raise _not_followed(model, error, destination) from error
+    for node in list(graph.nodes):
+        if node.target in (present, readout) and argument(node, 1, "steps") == 1:  # nothing is done in a single step
+            node.replace_all_uses_with(*node.all_input_nodes)
+            graph.erase_node(node)
+    return graph
 
 
 @contextmanager
@@ -146,9 +153,14 @@ def shaped_layer_graph(model: nn.Module, shape: tuple[int, ...], destination: De
 
 
 class _LayerTracer(fx.Tracer):
+    """Takes modules of `torch.nn`, spiking layers, the ways in and out of time, and what a conversion adds as nodes."""
+
+    def __init__(self) -> None:
+        super().__init__(autowrap_functions=(present, readout, unfold, features_only))
+
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        plain_dropout = type(m) is Dropout and alteration(m) is None  # what is hooked to it can be followed
-        return is_spiking(m) or plain_dropout or super().is_leaf_module(m, module_qualified_name)
+        own = type(m) in (Affine, Dropout) and alteration(m) is None  # what is hooked to them can be followed
+        return is_spiking(m) or own or super().is_leaf_module(m, module_qualified_name)
 
 
 class _ShapePropagation(fx.Interpreter):

@@ -15,13 +15,15 @@ from picojoule.deploy.events.kernels.maps import (
     interleave,
     place,
     pool_map,
+    read_out,
     relay_spikes,
     sum_spikes,
     unpack,
     write_output,
 )
+from picojoule.deploy.events.kernels.spike_lists import list_spikes
 from picojoule.deploy.events.kernels.synapses import synapses
-from picojoule.deploy.events.program import Floats, Instruction, Memory, Opcode
+from picojoule.deploy.events.program import Emission, Floats, Instruction, Memory, Opcode
 from picojoule.kernels.jit import compiled, kernel, source_digest
 from picojoule.kernels.lanes import ones
 
@@ -29,13 +31,15 @@ Ints = NDArray[np.int32]
 Words = NDArray[np.uint64]
 
 INPUT, INTERLEAVE, SYNAPSES = (int(k) for k in (Opcode.INPUT, Opcode.INTERLEAVE, Opcode.SYNAPSES))
-FIRE, COMBINE = int(Opcode.FIRE), int(Opcode.COMBINE)
+FIRE, COMBINE, READ_OUT = (int(k) for k in (Opcode.FIRE, Opcode.COMBINE, Opcode.READ_OUT))
 UNPACK, FLATTEN, PLACE, OUTPUT = (int(k) for k in (Opcode.UNPACK, Opcode.FLATTEN, Opcode.PLACE, Opcode.OUTPUT))
 SUM_SPIKES, RELAY_SPIKES, POOL_MAP = (int(k) for k in (Opcode.SUM_SPIKES, Opcode.RELAY_SPIKES, Opcode.POOL_MAP))
+COUNTED = int(Emission.COUNTED)
 
 SOURCES = (
     "picojoule.kernels.lanes",
     "picojoule.deploy.events.kernels.vectors",
+    "picojoule.deploy.events.kernels.membranes",
     "picojoule.deploy.events.kernels.spike_lists",
     "picojoule.deploy.events.kernels.maps",
     "picojoule.deploy.events.kernels.synapses",
@@ -45,17 +49,43 @@ SOURCES = (
 
 
 @kernel
-def _emitted(op: Instruction, m: Memory) -> int:
-    """Count the spikes that an instruction has left behind."""
+def _emitted(op: Instruction, m: Memory, image: int) -> int:
+    """Count the spikes of one image that an instruction has left behind, in all steps."""
     count = 0
-    if op.opcode == POOL_MAP:
-        for pixel in range(op.out_height * op.out_width):
-            for c in range(op.out_channels):
-                count += int(m.maps[op.target + pixel * op.out_pitch + c])
-    else:
-        for i in range(op.out_height * op.out_width * op.out_words):
-            count += ones(m.masks[op.target + i])
+    for step in range(op.steps):
+        if op.opcode == POOL_MAP or op.emission == COUNTED:
+            target = image * m.image_numbers + op.target + step * op.target_step
+            for pixel in range(op.out_height * op.out_width):
+                for c in range(op.out_channels):
+                    count += int(m.maps[target + pixel * op.out_pitch + c])
+        else:
+            target = image * m.image_words + op.target + step * op.target_step
+            for i in range(target, target + op.out_height * op.out_width * op.out_words):
+                count += ones(m.masks[i])
     return count
+
+
+@kernel
+def _change(op: Instruction, m: Memory, image: int, step: int) -> None:
+    """Run an instruction that takes one step of one image at a time."""
+    if op.opcode == COMBINE:
+        combine(op, m, image, step)
+    elif op.opcode == SUM_SPIKES:
+        sum_spikes(op, m, image, step)
+    elif op.opcode == RELAY_SPIKES:
+        relay_spikes(op, m, image, step)
+    elif op.opcode == POOL_MAP:
+        pool_map(op, m, image, step)
+    elif op.opcode == UNPACK:
+        unpack(op, m, image, step)
+    elif op.opcode == FLATTEN:
+        flatten(op, m, image, step)
+    elif op.opcode == PLACE:
+        place(op, m, image, step)
+    elif op.opcode == INTERLEAVE:
+        interleave(op, m, image, step)
+    elif op.opcode == READ_OUT:
+        read_out(op, m, image, step)
 
 
 def _executing(sources: int) -> Callable[..., None]:
@@ -73,19 +103,26 @@ def _executing(sources: int) -> Callable[..., None]:
         tables: Ints,
         masks: Words,
         maps: Floats,
+        image_words: int,
+        image_numbers: int,
+        room: int,
         places: Ints,
         entries: Ints,
         values: Floats,
         multiplicities: Ints,
         spikes_before: Ints,
+        window_images: Ints,
+        window_pixels: Ints,
         starts: Ints,
         rows: Ints,
         row_values: Floats,
         sums: Floats,
+        reached: NDArray[np.int64],
     ) -> None:
         """Answer every image, each a flat row, into `outputs`, and count its spikes and synaptic operations.
 
-        The memory comes in pieces, because Numba takes microseconds to look into a tuple of Python's.
+        As many images as there is room for go through the network together, layer by layer. The memory comes in
+        pieces, because Numba takes microseconds to look into a tuple of Python's.
         """
         if not sources:
             return
@@ -95,48 +132,49 @@ def _executing(sources: int) -> Callable[..., None]:
             tables,
             masks,
             maps,
+            image_words,
+            image_numbers,
+            room,
             places,
             entries,
             values,
             multiplicities,
             spikes_before,
+            window_images,
+            window_pixels,
             starts,
             rows,
             row_values,
             sums,
+            reached,
         )
-        for n in range(len(images)):
+        for first in range(0, len(images), room):
+            count = min(room, len(images) - first)
             for i in range(len(instructions)):
                 op = instructions[i]
                 if op.opcode == SYNAPSES:
-                    reached = synapses(op, m)
+                    synapses(op, m, count)
                     if op.counter >= 0:
-                        synops[n, op.counter] += reached
-                elif op.opcode == FIRE:
-                    fire(op, m)
-                elif op.opcode == COMBINE:
-                    combine(op, m)
-                elif op.opcode == SUM_SPIKES:
-                    sum_spikes(op, m)
-                elif op.opcode == RELAY_SPIKES:
-                    relay_spikes(op, m)
-                elif op.opcode == POOL_MAP:
-                    pool_map(op, m)
-                elif op.opcode == UNPACK:
-                    unpack(op, m)
-                elif op.opcode == FLATTEN:
-                    flatten(op, m)
-                elif op.opcode == PLACE:
-                    place(op, m)
-                elif op.opcode == INPUT:
-                    for c in range(images.shape[1]):
-                        m.maps[op.target + c] = images[n, c]
-                elif op.opcode == INTERLEAVE:
-                    interleave(op, m)
-                elif op.opcode == OUTPUT:
-                    write_output(op, m, outputs[n])
+                        for image in range(count):
+                            synops[first + image, op.counter] += reached[image]
+                else:
+                    for image in range(count):
+                        if op.opcode == FIRE:
+                            fire(op, m, image)
+                        elif op.opcode == INPUT:
+                            target = image * image_numbers + op.target
+                            for c in range(images.shape[1]):
+                                maps[target + c] = images[first + image, c]
+                        elif op.opcode == OUTPUT:
+                            write_output(op, m, image, outputs[first + image])
+                        else:
+                            if op.opcode == SUM_SPIKES and image == 0:
+                                list_spikes(op, m, count)
+                            for step in range(op.steps):
+                                _change(op, m, image, step)
                 if op.emitter >= 0:
-                    spikes[n, op.emitter] = _emitted(op, m)
+                    for image in range(count):
+                        spikes[first + image, op.emitter] = _emitted(op, m, image)
 
     return execute
 

@@ -42,12 +42,50 @@ def at(typing: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
+def put(typing: Any, array: Any, index: Any, value: Any) -> Any:
+    """Write array[index] = value, of int32, where the index is known to be valid."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        data = context.make_array(array)(context, builder, args[0]).data
+        builder.store(builder.trunc(args[2], ir.IntType(32)), builder.gep(data, [args[1]]), align=4)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.int64), generate
+
+
+@intrinsic
+def active(typing: Any, count: Any, array: Any, index: Any) -> Any:
+    """Find which of `count` (a literal) float32 numbers of an array are not 0: one bit each, the lowest first."""
+    lanes = Lanes(count.literal_value)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        numbers = _loaded(builder, _place(context, builder, array, args[1], args[2], lanes.vector), 4)
+        zeros = ir.Constant(lanes.vector, [0.0] * lanes.count)
+        bits = builder.bitcast(builder.fcmp_unordered("!=", numbers, zeros), ir.IntType(lanes.count))
+        return builder.zext(bits, ir.IntType(64))
+
+    return types.uint64(count, array, types.intp), generate
+
+
+@intrinsic
 def load(typing: Any, count: Any, array: Any, index: Any) -> Any:
     """Read `count` (a literal) float32 numbers of an array."""
     lanes = Lanes(count.literal_value)
 
     def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
         return _loaded(builder, _place(context, builder, array, args[1], args[2], lanes.vector), 4)
+
+    return lanes(count, array, types.intp), generate
+
+
+@intrinsic
+def broadcast(typing: Any, count: Any, array: Any, index: Any) -> Any:
+    """Make `count` (a literal) times the same float32 number of an array."""
+    lanes = Lanes(count.literal_value)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        data = context.make_array(array)(context, builder, args[1]).data
+        return _broadcast(builder, builder.load(builder.gep(data, [args[2]]), align=4), lanes.vector)
 
     return lanes(count, array, types.intp), generate
 
@@ -94,11 +132,28 @@ def plus_scaled(typing: Any, lanes: Any, factors: Any, which: Any, array: Any, i
             builder.gep(context.make_array(factors)(context, builder, args[1]).data, [args[2]]), align=4
         )
         row = _loaded(builder, _place(context, builder, array, args[3], args[4], lanes.vector), 4)
-        signature = ir.FunctionType(lanes.vector, [lanes.vector] * 3)
-        fused = cgutils.get_or_insert_function(builder.module, signature, f"llvm.fmuladd.v{lanes.count}f32")
-        return builder.call(fused, [_broadcast(builder, factor, lanes.vector), row, args[0]])
+        return _fused(builder, lanes, _broadcast(builder, factor, lanes.vector), row, args[0])
 
     return lanes(lanes, factors, types.intp, array, types.intp), generate
+
+
+@intrinsic
+def plus_product(typing: Any, lanes: Any, first: Any, i: Any, second: Any, j: Any) -> Any:
+    """Compute lanes + first[i:] · second[j:], rounded once where the processor can."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        a = _loaded(builder, _place(context, builder, first, args[1], args[2], lanes.vector), 4)
+        b = _loaded(builder, _place(context, builder, second, args[3], args[4], lanes.vector), 4)
+        return _fused(builder, lanes, a, b, args[0])
+
+    return lanes(lanes, first, types.intp, second, types.intp), generate
+
+
+def _fused(builder: Any, lanes: Lanes, a: Any, b: Any, c: Any) -> Any:
+    """Compute a · b + c, rounded once where the processor can."""
+    signature = ir.FunctionType(lanes.vector, [lanes.vector] * 3)
+    name = f"llvm.fmuladd.v{lanes.count}f32"
+    return builder.call(cgutils.get_or_insert_function(builder.module, signature, name), [a, b, c])
 
 
 @intrinsic
