@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,14 +38,14 @@ class Grid:
 
     Attributes:
         penalties: Each with its p.
-        strengths: λ' above 0.
+        strengths: λ' above 0, by p.
     """
 
     penalties: tuple[Power, ...]
-    strengths: tuple[int, ...]
+    strengths: Mapping[int, tuple[int, ...]]
 
 
-_FULL, _SMOKE = Grid(SIX, STRENGTHS), Grid(ONLY_SYN, (64,))
+_FULL, _SMOKE = Grid(SIX, {1: STRENGTHS, 2: STRENGTHS}), Grid(ONLY_SYN, {1: (64,)})
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Tradeoff(Experiment):
     Attributes:
         base: The paper's setting.
         label: The label of the paper's table of scores.
-        small: What is run at the small scale.
+        small: What is run at the scales small and mini.
         data: The data set, where it is not that of the base setting.
     """
 
@@ -75,7 +75,7 @@ class Tradeoff(Experiment):
         Args:
             scale: How much of it is run.
         """
-        return {"full": _FULL, "small": self.small, "smoke": _SMOKE}[scale.name]
+        return {"full": _FULL, "smoke": _SMOKE}.get(scale.name, self.small)
 
     def has_setting(self, found: RunGroup) -> bool:
         """Return whether runs are of the same network, data set, optimizer and neurons, at whatever scale.
@@ -108,12 +108,21 @@ class Tradeoff(Experiment):
         grid = self.grid(scale)
         if (kind, p) not in grid.penalties:
             return ()
-        return tuple(recipe for strength in grid.strengths for recipe in self._seeds(scale, kind, p, strength))
+        return tuple(recipe for strength in grid.strengths[p] for recipe in self._seeds(scale, kind, p, strength))
 
     def recipes(self, scale: Scale) -> tuple[Recipe, ...]:
-        """Return the runs that it needs (see `Experiment`)."""
-        curves = (self.curve(scale, kind, p) for kind, p in SIX)
-        return (*self.baseline(scale), *(recipe for curve in curves for recipe in curve))
+        """Return the runs that it needs (see `Experiment`), so ordered that the first of them tell most.
+
+        Baselines come first; then, seed by seed, strengths from the middle of the range outwards, all penalties side by
+        side.
+        """
+        grid = self.grid(scale)
+        ordered = {p: from_the_middle(strengths) for p, strengths in grid.strengths.items()}
+        ranks = range(max(map(len, ordered.values())))
+        levels = [(kind, p, ordered[p][rank]) for rank in ranks for kind, p in grid.penalties if rank < len(ordered[p])]
+        single = [replace(scale, seeds=(seed,)) for seed in scale.seeds]
+        penalised = (recipe for one in single for level in levels for recipe in self._seeds(one, *level))
+        return (*self.baseline(scale), *penalised)
 
     def _seeds(self, scale: Scale, kind: PenaltyKind, p: int, strength: int) -> tuple[Recipe, ...]:
         """Return the runs of one strength, one per seed."""
@@ -126,6 +135,22 @@ class Tradeoff(Experiment):
         drawn = {curve.label: curve for curve in finished_curves(context, self.recipes(context.scale))}
         everything = [drawn.get(label) or empty_curve(label) for label in printed]
         return Results(scored(everything, printed), drawn_as("tradeoff", everything))
+
+
+def from_the_middle(strengths: Sequence[int]) -> list[int]:
+    """Order strengths from the middle of their range outwards.
+
+    Args:
+        strengths: In ascending order.
+
+    Returns:
+        The same strengths.
+
+    >>> from_the_middle((1, 4, 16, 64, 256))
+    [16, 4, 64, 1, 256]
+    """
+    middle = (len(strengths) - 1) / 2
+    return sorted(strengths, key=lambda strength: abs(strengths.index(strength) - middle + 0.25))
 
 
 def finished_curves(context: Context, recipes: Sequence[Recipe]) -> tuple[Curve, ...]:
