@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from picojoule.errors import PicojouleError
+from picojoule.io import packs
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run, find_runs
 from picojoule.runs.metrics import EpochMetrics
@@ -57,6 +58,8 @@ class Collection:
     def name(self) -> str:
         """The folder's name, as it can be printed; that of a folder "runs", which says little, with the one above."""
         place = self.folder.resolve()
+        if packs.is_pack(place):
+            return printable(place.name.removesuffix(packs.SUFFIX))
         return printable(f"{place.parent.name}/{place.name}" if place.name == "runs" else place.name)
 
     @cached_property
@@ -76,7 +79,7 @@ def gather(folder: str | os.PathLike[str]) -> Collection:
     """Collect every run folder in or below a folder.
 
     Args:
-        folder: Where to look, at any depth.
+        folder: Where to look, at any depth, or a pack.
 
     Returns:
         The runs, finished, unfinished, failed or damaged, which is never an error here.
@@ -85,7 +88,7 @@ def gather(folder: str | os.PathLike[str]) -> Collection:
         PicojouleError: If there is no such folder, or no run in it.
     """
     folder = Path(folder)
-    if not os.path.isdir(folder):  # pathlib's own raises where a name is too long
+    if not os.path.isdir(folder) and not packs.is_pack(folder):  # pathlib's own raises where a name is too long
         raise PicojouleError(
             f"there is no folder {folder}: name one that `picojoule train` or `picojoule sweep` filled"
         )

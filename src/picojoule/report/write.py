@@ -11,6 +11,7 @@ from typing import Any
 
 import altair as alt
 
+from picojoule.io import packs
 from picojoule.io.files import make_folder, write_atomically
 from picojoule.io.tables import Column, Sheet
 from picojoule.report import figures, pictures
@@ -81,7 +82,7 @@ def write(
 
     Args:
         folder: The folder of runs.
-        out: Where the report goes; `folder/report` unless given.
+        out: Where the report goes; unless given, `folder/report`, and beside a pack `NAME-report`.
         reference: Scores to stand beside those of the runs, such as `picojoule.paper.printed_scores`.
         drawn: How many groups get pictures, those with most runs first.
 
@@ -92,7 +93,7 @@ def write(
         PicojouleError: If there is no run, or the report cannot be written.
     """
     collection = gather(folder)
-    into = Path(out) if out is not None else collection.folder / "report"
+    into = Path(out) if out is not None else _home(collection.folder)
     found = run_groups(collection)
     findings = [finding(group) for group in found]
     chosen = [showcase(group, main) for group, main in zip(found, findings, strict=True)]
@@ -125,6 +126,13 @@ def write(
     write_atomically(home, text.encode())
     ours = tuple(replace(_areas(score_table(group.curves)), title=group.label) for group in with_curves)
     return Report(collection, tuple(found), ours, home, tuple(files))
+
+
+def _home(folder: Path) -> Path:
+    """Choose where the report on a folder, or on a pack, goes."""
+    if packs.is_pack(folder):
+        return folder.with_name(f"{folder.name.removesuffix(packs.SUFFIX)}-report")
+    return folder / "report"
 
 
 def showcase(group: RunGroup, found: Finding | None) -> Entry | None:
