@@ -11,8 +11,8 @@ import pytest
 from picojoule.errors import PicojouleError
 from picojoule.paper import EXPERIMENTS, SCALES, SIZES, Size, find, find_scale, published
 from picojoule.paper.context import Context
-from picojoule.paper.conversion import Conversion
 from picojoule.paper.curves import SIX, STRENGTHS, Tradeoff
+from picojoule.paper.experiments import Conversion
 from picojoule.paper.settings import settings
 
 NAMES = sorted(EXPERIMENTS)
