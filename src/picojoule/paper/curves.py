@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from picojoule import report
 from picojoule.io.tables import Sheet
-from picojoule.paper import published
+from picojoule.paper import layer_shares, published
 from picojoule.paper.context import Context, Experiment, Results
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
@@ -132,9 +132,13 @@ class Tradeoff(Experiment):
     def results(self, context: Context) -> Results:
         """Make the scores and the figure of the curves (see `Experiment`)."""
         printed = published.scores(self.label)
-        drawn = {curve.label: curve for curve in finished_curves(context, self.recipes(context.scale))}
+        group = finished_group(context, self.recipes(context.scale))
+        drawn = {curve.label: curve for curve in group.curves} if group is not None else {}
         everything = [drawn.get(label) or empty_curve(label) for label in printed]
-        return Results(scored(everything, printed), drawn_as("tradeoff", everything))
+        moved = layer_shares.by_layer(group, group.curves) if group is not None else Results({})
+        return Results(
+            {**scored(everything, printed), **moved.tables}, {**drawn_as("tradeoff", everything), **moved.figures}
+        )
 
 
 def from_the_middle(strengths: Sequence[int]) -> list[int]:
@@ -153,19 +157,33 @@ def from_the_middle(strengths: Sequence[int]) -> list[int]:
     return sorted(strengths, key=lambda strength: abs(strengths.index(strength) - middle + 0.25))
 
 
-def finished_curves(context: Context, recipes: Sequence[Recipe]) -> tuple[Curve, ...]:
-    """Return the curves of the runs that are finished.
+def finished_group(context: Context, recipes: Sequence[Recipe]) -> RunGroup | None:
+    """Return the runs that are finished, with their curves.
 
     Args:
         context: Where the runs are.
         recipes: What was to be trained; they share one baseline, so there is one setting at most.
 
     Returns:
+        Their group; None where none is finished.
+    """
+    entries = tuple(report.read_entry(run) for run in context.finished(recipes))
+    found = report.run_groups(Collection(context.folder, entries))
+    return found[0] if found else None
+
+
+def finished_curves(context: Context, recipes: Sequence[Recipe]) -> tuple[Curve, ...]:
+    """Return the curves of the runs that are finished.
+
+    Args:
+        context: Where the runs are.
+        recipes: As in `finished_group`.
+
+    Returns:
         The curves.
     """
-    entries = tuple(entry for run in context.finished(recipes) for entry in report.gather(run.path))
-    found = report.run_groups(Collection(context.folder, entries))
-    return found[0].curves if found else ()
+    group = finished_group(context, recipes)
+    return group.curves if group is not None else ()
 
 
 def empty_curve(label: str) -> Curve:
@@ -202,6 +220,8 @@ def scored(curves: Sequence[Curve], printed: dict[str, dict[str, float]]) -> dic
     return {
         **{name: _one_score(whole, score) for name, score in parts.items()},
         **({"auc-by-seed": report.seed_table(drawn, cutoffs)} if several else {}),
+        **({"equal-energy": report.accuracy_table(drawn)} if drawn else {}),
+        **({"differences": report.difference_table(drawn)} if report.differences(drawn) else {}),
         "points": report.mean_table(drawn),
     }
 

@@ -97,13 +97,28 @@ def gather(folder: str | os.PathLike[str]) -> Collection:
         raise PicojouleError(
             f"{folder} holds no run folders: name one that `picojoule train` or `picojoule sweep` filled"
         )
-    entries = (_entry(folder, run) for run in runs)
+    entries = (_entry(run, _name(folder, run)) for run in runs)
     return Collection(folder, tuple(replace(e, name=printable(e.name), reason=printable(e.reason)) for e in entries))
 
 
-def _entry(folder: Path, run: Run) -> Entry:
+def read_entry(run: Run) -> Entry:
+    """Read one run as a report sees it.
+
+    Args:
+        run: The run, in whatever state.
+
+    Returns:
+        Its entry, under the name of its folder.
+    """
+    return _entry(run, run.path.name)
+
+
+def _name(folder: Path, run: Run) -> str:
+    return run.path.name if run.path == folder else run.path.relative_to(folder).as_posix()
+
+
+def _entry(run: Run, name: str) -> Entry:
     path = run.path
-    name = path.name if path == folder else path.relative_to(folder).as_posix()
     try:
         recipe = Run.at(path).recipe
     except PicojouleError as fault:

@@ -21,12 +21,13 @@ from torch import Tensor
 from picojoule.errors import PicojouleError, as_path
 from picojoule.io import files, packs
 from picojoule.io.signals import Interrupted
+from picojoule.io.tensors import DamagedTensors, pack_tensors, read_tensors
 from picojoule.recipe import Recipe
 from picojoule.runs.checkpoint import Checkpoint
 from picojoule.runs.metrics import EpochMetrics, metrics_text, read_metrics
 from picojoule.runs.result import RunResult, read_result
 from picojoule.runs.stored import InvalidContent
-from picojoule.runs.tensors import DamagedTensors, pack_tensors, read_tensors
+from picojoule.zoo import pretrained
 
 KEPT_CHECKPOINTS = 2
 """How many are kept: the newest, and the one before it in case the newest turns out to be damaged."""
@@ -113,10 +114,10 @@ class Run:
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Run:
-        """Open the folder of a run that was begun.
+        """Open the folder of a run that was begun, or a trained network that ships with picojoule.
 
         Args:
-            path: The run's folder.
+            path: The run's folder; where there is none, a name such as "cnn7/fashion-mnist-baseline".
 
         Returns:
             The run.
@@ -124,7 +125,8 @@ class Run:
         Raises:
             PicojouleError: If it is not a run's folder.
         """
-        run = cls(as_path("a run", path))
+        given = as_path("a run", path)
+        run = cls(given if given.exists() else pretrained.folder(given.as_posix()) or given)
         missing = "it has no recipe.toml"
         if files.is_file(run.path / RECIPE):
             return run
