@@ -111,7 +111,9 @@ def traces(into: Path) -> dict[str, object]:
         "files": sorted(path.name for path in run.iterdir()),
         "weights.safetensors": (run / "weights.safetensors").read_bytes(),
         "result.json": result,
-        "metrics.jsonl": [{key: value for key, value in line.items() if key != "seconds"} for line in lines],
+        "metrics.jsonl": [
+            {key: value for key, value in line.items() if key not in ("seconds", "peak_bytes")} for line in lines
+        ],
         "accuracy": json.loads(result)["test"]["accuracy"],
     }
 

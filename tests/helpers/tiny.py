@@ -304,7 +304,10 @@ def signal_to_self(number: signal.Signals) -> Callable[[], None]:
 
 def traces(run: pj.Run) -> dict[str, Any]:
     """All that a run leaves, but for the time it took."""
-    metrics = [{key: value for key, value in entry.to_dict().items() if key != "seconds"} for entry in run.metrics]
+    metrics = [
+        {key: value for key, value in entry.to_dict().items() if key not in ("seconds", "peak_bytes")}
+        for entry in run.metrics
+    ]
     files = {path.name for path in run.path.iterdir()} - {".lock"}
     return {
         "files": files,

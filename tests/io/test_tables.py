@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from picojoule.io.tables import Column, Estimate, Sheet, as_latex, as_text, visible
+from picojoule.io.tables import Column, Estimate, Interval, Sheet, as_latex, as_text, visible
 
 SHEET = Sheet(
     (Column("curve"), Column("n"), Column("AUC [%]", 1, 100), Column("accuracy [%]", 2, 100)),
@@ -162,3 +162,15 @@ def test_control_characters_are_shown() -> None:
     for text in (sheet.text(), sheet.csv()):
         assert re.findall(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text) == []
     assert r"\x1b]0;title" in sheet.text()
+
+
+def test_an_interval_takes_three_columns_of_csv() -> None:
+    sheet = Sheet((Column("at 10 % [%]", 1, 100),), ((Interval(0.5, 0.4, 0.6),), (Interval(0.5, None, None),), (None,)))
+    assert sheet.shown() == [["50.0 [40.0, 60.0]"], ["50.0"], ["not defined"]]
+    assert sheet.csv().splitlines() == [
+        "at 10 % [%],at 10 % [%] low,at 10 % [%] high",
+        "50,40,60",
+        "50,not defined,not defined",
+        "not defined,not defined,not defined",
+    ]
+    assert sheet.values()[0] == [{"mean": 50.0, "low": 40.0, "high": 60.0}]

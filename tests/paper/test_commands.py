@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from picojoule.cli import main
-from picojoule.paper import EXPERIMENTS
+from picojoule.paper import EXPERIMENTS, SIZES
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -61,7 +61,7 @@ def test_numbers_are_numbers_in_json(command: Command) -> None:
     ("arguments", "words"),
     [
         (("run", "total"), "unknown experiment 'total': did you mean 'totals'?"),
-        (("run", "totals", "--scale", "big"), "unknown --scale 'big': choose one of full, small, smoke"),
+        (("run", "totals", "--scale", "big"), "unknown --scale 'big': choose one of full, small, mini, smoke"),
         (("run", "totals", "--on", "moon"), "unknown --on 'moon'"),
         (("run", "totals", "--seeds", "0"), "0 seeds are not possible: take a whole number from 1 to 1000"),
     ],
@@ -81,9 +81,7 @@ def test_the_list(command: Command) -> None:
     assert [line["name"] for line in lines] == list(EXPERIMENTS)
     assert {line["place"] for line in lines} >= {"Table 1", "Figure 3 (D), Table 20", "Figure 4"}
     for line in lines:
-        assert set(line["scales"]) == {"full", "small", "smoke"}
-        runs, seconds = (
-            [line["scales"][size][key] for size in ("full", "small", "smoke")] for key in ("runs", "seconds")
-        )
-        assert runs == sorted(runs, reverse=True)
-        assert not runs[0] or seconds[0] > seconds[1] > seconds[2] > 0
+        assert set(line["scales"]) == set(SIZES)
+        runs, seconds = ([line["scales"][size][key] for size in SIZES] for key in ("runs", "seconds"))
+        assert [runs[0], runs[1], runs[3]] == sorted([runs[0], runs[1], runs[3]], reverse=True)
+        assert not runs[0] or seconds[0] > seconds[1] > seconds[2] > seconds[3] > 0

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from picojoule.errors import PicojouleError
-from picojoule.paper import EXPERIMENTS, SCALES, find, find_scale, published
+from picojoule.paper import EXPERIMENTS, SCALES, SIZES, Size, find, find_scale, published
 from picojoule.paper.context import Context
-from picojoule.paper.curves import STRENGTHS, Tradeoff
+from picojoule.paper.curves import SIX, STRENGTHS, Tradeoff
+from picojoule.paper.experiments import Conversion
 from picojoule.paper.settings import settings
 
 NAMES = sorted(EXPERIMENTS)
@@ -23,7 +24,7 @@ FULL_RUNS = {  # (14 strengths × 6 penalties + baseline) × 3 seeds; rows × 3 
     "ablation-vgg11-msgd": 69,
     "ablation-resnet18-adam": 78,
     "ablation-resnet18-msgd": 75,
-    "conversion": 87 + 84,
+    "conversion": 87 + 2 * 84,
     "auc": 45,
 }
 
@@ -42,12 +43,14 @@ def test_the_full_scale_is_the_papers(name: str) -> None:
     recipes = find(name).experiment.recipes(SCALES["full"])
     assert len(recipes) == len(set(recipes)) == FULL_RUNS.get(name, 0)
     for recipe in recipes:
-        assert (recipe.training.epochs, recipe.training.batch_size) == (150, 100)
+        shared_out = recipe.neuron.kind == "qrelu" and recipe.training.epochs == 150 // 28  # over the stages of a chain
+        assert recipe.training.epochs == 150 or shared_out
+        assert recipe.training.batch_size == 100
         assert (recipe.data.limit, recipe.data.limit_test, recipe.data.augment) == (None, None, True)
     assert {recipe.seed for recipe in recipes} in ({0, 1, 2}, set())
 
 
-@pytest.mark.parametrize("size", ["small", "smoke"])
+@pytest.mark.parametrize("size", ["small", "mini", "smoke"])
 @pytest.mark.parametrize("name", NAMES)
 def test_smaller_scales_are_smaller_and_keep_the_papers_convention(name: str, size: str) -> None:
     recipes = find(name).experiment.recipes(find_scale(size))
@@ -58,15 +61,42 @@ def test_smaller_scales_are_smaller_and_keep_the_papers_convention(name: str, si
         assert recipe.energy.psi == "paper"
         assert recipe.data.limit is not None
     if size == "smoke" and recipes:
-        assert len(recipes) == (4 if name == "conversion" else 2)
+        assert len(recipes) == (6 if name == "conversion" else 2)
         assert {recipe.data.limit // recipe.training.batch_size for recipe in recipes if recipe.data.limit} == {2}
 
 
 def test_the_small_trade_off_of_cnn7() -> None:
     recipes = find("tradeoff-cnn7-adam").experiment.recipes(SCALES["small"])
+    strengths = {p: {r.penalty.strength for r in recipes if r.penalty.p == p} - {0} for p in (1, 2)}
     assert len(recipes) == 37
-    assert {recipe.penalty.strength for recipe in recipes} - {0} <= set(STRENGTHS)
+    assert strengths[1] | strengths[2] <= set(STRENGTHS)
+    assert (len(strengths[1]), min(strengths[1]), max(strengths[1])) == (7, 1, 8192)
+    assert {2 * strength for strength in strengths[2]} < strengths[1]  # where the gradient on firing neurons is alike
     assert len({(recipe.penalty.kind, recipe.penalty.p) for recipe in recipes}) == 6
+
+
+def test_the_first_runs_tell_most() -> None:
+    """Baselines, then seed 0, all penalties at the middle strength, and its neighbours after it."""
+    recipes = find("tradeoff-cnn7-adam").experiment.recipes(SCALES["small"].with_seeds(3))
+    assert [(recipe.seed, recipe.penalty.strength) for recipe in recipes[:3]] == [(0, 0), (1, 0), (2, 0)]
+    assert [recipe.seed for recipe in recipes[3:]] == sorted(recipe.seed for recipe in recipes[3:])
+    first = [recipe.penalty for recipe in recipes[3:9]]
+    assert {(penalty.kind, penalty.p) for penalty in first} == set(SIX)
+    assert {penalty.strength * penalty.p for penalty in first} == {64}
+    linear = [r.penalty.strength for r in recipes if (r.penalty.kind, r.penalty.p, r.seed) == ("syn", 1, 0)]
+    assert linear == [0, 64, 16, 256, 4, 1024, 1, 8192]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_chain_within_one_run_takes_the_epochs_of_one(size: Size) -> None:
+    experiment = find("conversion").experiment
+    assert isinstance(experiment, Conversion)
+    within, longer = (chains[0] for chains in experiment.chains(SCALES[size]).values())
+    epochs = longer[0].training.epochs
+    assert {stage.training.epochs for stage in longer} == {epochs}
+    assert sum(stage.training.epochs for stage in within) <= max(epochs, 2)  # of one epoch, no stage can be less
+    assert within[-1].penalty.target == pytest.approx(longer[-1].penalty.target)
+    assert {stage.data for stage in within} == {stage.data for stage in longer}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -86,7 +116,7 @@ def test_the_small_rates() -> None:
     def rates(name: str) -> set[float]:
         return {recipe.optimizer.lr for recipe in find(name).experiment.recipes(SCALES["small"])}
 
-    assert rates("tradeoff-cnn7-adam") == {3e-3}
+    assert rates("tradeoff-cnn7-adam") == {2e-3}
     assert rates("tradeoff-vgg11-adam") == {3e-4}
     assert rates("tradeoff-resnet18-adam") == {1e-3}
     assert rates("tradeoff-vgg11-msgd") == rates("tradeoff-cnn7-msgd") == {1e-2}  # the paper's
@@ -94,7 +124,7 @@ def test_the_small_rates() -> None:
 
 def test_experiments_share_runs() -> None:
     for size in SCALES:
-        small = size == "small"
+        small = size in ("small", "mini")
         shared = set(find("auc").experiment.recipes(SCALES[size]))
         assert shared < set(
             find("tradeoff-cnn7-adam" if small else "tradeoff-resnet18-msgd").experiment.recipes(SCALES[size])
@@ -141,5 +171,5 @@ def test_without_any_run_the_papers_numbers_still_stand_there(name: str, tmp_pat
 def test_an_unknown_name_says_what_there_is() -> None:
     with pytest.raises(PicojouleError, match="unknown experiment 'total': did you mean 'totals'"):
         find("total")
-    with pytest.raises(PicojouleError, match="unknown --scale 'big': choose one of full, small, smoke"):
+    with pytest.raises(PicojouleError, match="unknown --scale 'big': choose one of full, small, mini, smoke"):
         find_scale("big")

@@ -11,9 +11,9 @@ import pytest
 
 import tiny
 from picojoule.paper import SCALES, find, published
-from picojoule.paper.ablation import Ablation
 from picojoule.paper.context import Context
 from picojoule.paper.curves import Tradeoff
+from picojoule.paper.experiments import Ablation
 from picojoule.recipe import Recipe
 from picojoule.runs import folder as record
 from picojoule.runs.folder import Run

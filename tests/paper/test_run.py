@@ -81,15 +81,15 @@ def test_several_seeds_are_several_runs_of_each_setting(tmp_path: Path) -> None:
 
 
 def test_an_estimate_by_hand(tmp_path: Path) -> None:
-    """Of 37 runs with 700 steps of 1 s, 3500 images shown for 1 ms each during training and 5000 after it."""
-    named, scale = find("tradeoff-cnn7-adam"), SCALES["small"]
+    """Of 37 runs with 2400 steps of 1 s, 6000 images shown for 1 ms each during training and 10 000 after it."""
+    named, scale = find("tradeoff-cnn7-adam"), SCALES["mini"]
     step_times = {"cnn7": StepTime(step=1.0, image=0.0, evaluation=1e-3)}
     recipes = named.experiment.recipes(scale)
     Run(tmp_path / recipes[0].name).path.mkdir()
     (tmp_path / recipes[0].name / "result.json").write_text("{}")
     got = _estimate(named, scale, step_times, tmp_path)
     assert (got.runs, got.done) == (37, 1)
-    assert got.seconds == pytest.approx(37 * (700 + 8.5 + 2) / cores())
+    assert got.seconds == pytest.approx(37 * (2400 + 16 + 2) / cores())
 
 
 def test_a_chain_of_runs_cannot_be_shared_out(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_line_of_metrics_an_epoch(finished: tuple[pj.Run, tiny.Watcher]) -> No
             list(entry)
             == (
                 "epoch train_loss train_accuracy train_penalty validation_loss validation_accuracy joules rate_mean "
-                "dead_rate layers lr strength target_joules seconds"
+                "dead_rate layers lr strength target_joules seconds peak_bytes"
             ).split()
         )
         assert [layer["name"] for layer in entry["layers"]] == ["spike1", "spike2"]
@@ -65,6 +65,7 @@ def test_a_line_of_metrics_an_epoch(finished: tuple[pj.Run, tiny.Watcher]) -> No
         assert entry["joules"] == pytest.approx(sum(layer["joules"] for layer in entry["layers"]))
         assert 0 < entry["train_penalty"] < 1
         assert entry["seconds"] > 0
+        assert entry["peak_bytes"] is None or entry["peak_bytes"] > 1e7
     last, stored = run.metrics[-1], run.result.validation
     assert (last.validation_loss, last.joules) == (stored.loss, stored.joules)
 
@@ -74,7 +75,9 @@ def test_the_result_is_that_of_the_last_epoch_with_its_metadata(finished: tuple[
     result = run.result.to_dict()
     assert (
         list(result)
-        == ("test validation recipe digest commit versions device precision processes convention kernels").split()
+        == (
+            "test validation recipe digest commit versions device machine precision processes convention kernels"
+        ).split()
     )
     assert result["recipe"] == json.loads(json.dumps(tiny.recipe().to_dict()))
     assert pj.Recipe(**result["recipe"]) == run.recipe

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import picojoule
-from picojoule.cli import data, networks, pages, runs, schemas, streams, template
+from picojoule.cli import data, networks, packs, pages, runs, schemas, streams, template
 from picojoule.errors import PicojouleError, memory_ran_out
 from picojoule.io.extras import explained
 from picojoule.io.signals import CTRL_C, Interrupted, started
@@ -49,6 +49,7 @@ app.command("report")(pages.write_report)
 app.command("export")(networks.export_run)
 app.command("frontier")(runs.walk_frontier)
 app.command("pick")(networks.pick_network)
+app.command("pack")(packs.pack_runs)
 app.command("schema")(schemas.print_schema)
 app.add_typer(data.data_app, name="data", rich_help_panel="Commands")
 app.add_typer(pages.paper_app, name="paper", rich_help_panel="Commands")

@@ -188,7 +188,10 @@ def pick_network(
 def export_run(
     run: FinishedRun,
     to: Annotated[str, typer.Option(help="nir (chips and simulators) or onnx (everything else).")],
-    out: Annotated[Path | None, typer.Option(help="The file; without it, network.nir or network.onnx in RUN.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file; without it, network.nir or network.onnx in RUN; of a shipped network, here."),
+    ] = None,
     trust: Trusted = False,
     model: TrustedModel = None,
     as_json: AsJson = False,
@@ -202,7 +205,7 @@ def export_run(
     example = finished.recipe.example()
     with standard_output_kept():  # a model may print; standard output is the command's
         network = load_model(finished, consent(trust, model))
-        place = out or run / f"network.{to}"
+        place = out or (run if run.is_dir() else Path()) / f"network.{to}"
         facts = _facts(finished, consent(trust, model))
         path = export.write(network, example, "onnx" if to == "onnx" else "nir", place, note, facts)
     if as_json:

@@ -12,8 +12,8 @@ from picojoule.errors import unknown
 from picojoule.runs.model import Trust
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output and nothing else.")]
-FinishedRun = Annotated[Path, typer.Argument(help="A finished run's folder.")]
-FolderOfRuns = Annotated[Path, typer.Argument(help="A folder of run folders, at any depth.")]
+FinishedRun = Annotated[Path, typer.Argument(help="A finished run's folder, or the name of a shipped network.")]
+FolderOfRuns = Annotated[Path, typer.Argument(help="A folder of run folders, at any depth, or a pack of them.")]
 RunsInto = Annotated[Path, typer.Option(help="The folder of run folders.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Changes to it.")]
 Workers = Annotated[int | None, typer.Option(help="Runs at once; by default, as many as there are cores for.")]

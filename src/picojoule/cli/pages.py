@@ -60,7 +60,9 @@ def paper_list(into: PaperRuns = Path("runs/paper"), as_json: AsJson = False) ->
 @paper_app.command("run")
 def paper_run(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Of `picojoule paper list`, or `all`.")],
-    scale: Annotated[str, typer.Option(help="full (the paper's), small (hours on 2 cores) or smoke.")] = "small",
+    scale: Annotated[
+        str, typer.Option(help="full (the paper's), small or mini (hours on 2 cores), or smoke.")
+    ] = "small",
     into: PaperRuns = Path("runs/paper"),
     out: Annotated[Path, typer.Option(help="Tables and figures go to OUT/NAME.")] = Path("paper"),
     seeds: Annotated[int | None, typer.Option(help="Runs of each setting; full has 3 of them, the others 1.")] = None,

@@ -1,6 +1,6 @@
 """Reading and writing the user's files: no reader waits for ever, and nothing that was written is lost.
 
-Reading takes regular files only: a pipe that nobody writes to, a device or a socket is refused by its kind. What is
+Reading takes regular files only (`io.regular`), and goes through packs (`io.packs`) as if they were folders. What is
 wrong with a file is an OSError or a ValueError (`reason` says it in a few words), because only the caller knows what to
 do about it. Text is UTF-8, with or without a byte-order mark.
 
@@ -15,94 +15,58 @@ import errno
 import json
 import os
 import secrets
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import Any
 
 from picojoule.errors import PicojouleError
+from picojoule.io import packs
+from picojoule.io.regular import NotAFile, check_regular, opened
+
+__all__ = [
+    "LEFT_BEHIND",
+    "NotAFile",
+    "check_destination",
+    "check_regular",
+    "destination",
+    "flush_folder",
+    "is_file",
+    "make_folder",
+    "opened",
+    "parse_json",
+    "read_bytes",
+    "read_json",
+    "read_text",
+    "reading_remedy",
+    "reason",
+    "remedy",
+    "remove",
+    "write_atomically",
+    "write_flushed",
+]
 
 LEFT_BEHIND = ".*.tmp"
 """The temporary files that a process leaves if it is killed while it writes."""
 
 _LARGEST_TEXT = 256 << 20
-_KINDS = (
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
-
-
-class NotAFile(OSError):
-    """The error for a path at which there is neither a regular file nor a folder.
-
-    Args:
-        kind: What there is, as in "it is a pipe".
-    """
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(errno.EINVAL, f"it is {kind}, not a file")
-        self.kind = kind
 
 
 # --- Reading ---------------------------------------------------------------------------------------------------------
 
 
-def check_regular(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that does not lead to a regular file.
+def is_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is a file at a path, on the disk or in a pack.
 
     Args:
-        path: What the user named.
-
-    Raises:
-        OSError: If there is nothing, or something else.
+        path: Any path.
     """
-    try:
-        mode = os.stat(path).st_mode
-    except ValueError as fault:  # a null byte, or letters that no file name has
-        raise OSError(errno.EINVAL, f"its name is not a path: {fault}") from None
-    _check_mode(mode)
-
-
-def _check_mode(mode: int) -> None:
-    if stat.S_ISREG(mode):
-        return
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "it is a folder")
-    raise NotAFile(next((kind for is_kind, kind in _KINDS if is_kind(mode)), "something else"))
-
-
-def opened(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a regular file for reading.
-
-    Args:
-        path: What the user named.
-
-    Returns:
-        The open file, in binary mode.
-
-    Raises:
-        OSError: If it is not a regular file, or cannot be read.
-    """
-    check_regular(path)  # first, because opening a device can do something to it
-    return open(path, "rb", opener=_open_regular)
-
-
-def _open_regular(path: str, flags: int) -> int:
-    """Return a descriptor; without waiting, should a pipe have taken the file's place in the meantime."""
-    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-    try:
-        _check_mode(os.fstat(descriptor).st_mode)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+    place = packs.split(path)
+    return os.path.isfile(path) if place is None else packs.holds(*place)
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """Read a regular file.
+    """Read a regular file, or a member of a pack.
 
     Args:
         path: What the user named.
@@ -113,12 +77,15 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     Raises:
         OSError: If it is not a regular file, or cannot be read.
     """
+    place = packs.split(path)
+    if place is not None:
+        return packs.read(*place)
     with opened(path) as file:
         return file.read()
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Read a regular file as UTF-8 text, without its byte-order mark.
+    """Read a regular file, or a member of a pack, as UTF-8 text, without its byte-order mark.
 
     Args:
         path: What the user named.
@@ -130,6 +97,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
         OSError: If it is not a regular file, cannot be read, or is far too large to be text.
         ValueError: If it is not UTF-8.
     """
+    if packs.split(path) is not None:
+        return read_bytes(path).decode("utf-8-sig")
     with opened(path) as file:
         content = file.read(_LARGEST_TEXT + 1)
     if len(content) > _LARGEST_TEXT:

@@ -105,7 +105,15 @@ class Estimate(NamedTuple):
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
 
-Cell = str | int | float | Estimate | None
+class Interval(NamedTuple):
+    """A mean and the interval around it, whose ends are None where there is none."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+Cell = str | int | float | Estimate | Interval | None
 """What a table holds; None is not defined."""
 
 
@@ -143,13 +151,17 @@ class Column:
         if isinstance(cell, Estimate):
             deviation = "" if cell.deviation is None else f" ± {self._number(cell.deviation)}"
             return f"{self._number(cell.mean)}{deviation}"
+        if isinstance(cell, Interval):
+            if cell.low is None or cell.high is None:
+                return self._number(cell.mean)
+            return f"{self._number(cell.mean)} [{self._number(cell.low)}, {self._number(cell.high)}]"
         return self._number(cell)
 
     def _number(self, value: float) -> str:
         return f"{value * self.scale:.{self.digits}f}"
 
     def value(self, cell: Cell) -> Any:
-        """Return a cell for a machine: numbers in the unit of the column, an `Estimate` as a dictionary.
+        """Return a cell for a machine: numbers in the unit of the column, an estimate or interval as a dictionary.
 
         Args:
             cell: What the table holds.
@@ -159,6 +171,8 @@ class Column:
         """
         if isinstance(cell, Estimate):
             return {"mean": self.value(cell.mean), "deviation": self.value(cell.deviation)}
+        if isinstance(cell, Interval):
+            return {name: self.value(part) for name, part in cell._asdict().items()}
         return cell * self.scale if isinstance(cell, float) else cell
 
     def plain(self, value: float | None) -> str:
@@ -260,17 +274,17 @@ class Sheet:
         """Write the table as CSV with one header line.
 
         Returns:
-            Its text; an `Estimate` takes two columns, the second titled with ±.
+            Its text; an `Estimate` takes two columns, the second titled with ±, an `Interval` three.
         """
-        spread = [any(isinstance(row[i], Estimate) for row in self.rows) for i in range(len(self.columns))]
+        width = [max((_WIDTHS.get(type(row[i]), 1) for row in self.rows), default=1) for i in range(len(self.columns))]
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(
-            title for column, two in zip(self.columns, spread, strict=True) for title in _titles(column, two)
+            title for column, fields in zip(self.columns, width, strict=True) for title in _titles(column, fields)
         )
         for row in self.rows:
-            cells = zip(self.columns, row, spread, strict=True)
-            writer.writerow(field for column, cell, two in cells for field in _fields(column, cell, two))
+            cells = zip(self.columns, row, width, strict=True)
+            writer.writerow(field for column, cell, fields in cells for field in _fields(column, cell, fields))
         return file.getvalue()
 
     def latex(self) -> str:
@@ -304,16 +318,21 @@ class Sheet:
         return cls((Column(column), *columns.values()), tuple(rows))
 
 
-def _titles(column: Column, two: bool) -> list[str]:
+_WIDTHS = {Estimate: 2, Interval: 3}
+"""How many columns of CSV a cell takes, where it is more than one."""
+
+
+def _titles(column: Column, fields: int) -> list[str]:
     title = _csv_text(column.title)
-    return [title, f"{title} ±"] if two else [title]
+    return [title, *{1: [], 2: [f"{title} ±"], 3: [f"{title} low", f"{title} high"]}[fields]]
 
 
-def _fields(column: Column, cell: Cell, two: bool) -> list[str]:
-    if isinstance(cell, Estimate):
-        return [column.plain(cell.mean), column.plain(cell.deviation)]
-    text = _csv_text(str(cell)) if isinstance(cell, str | int) else column.plain(cell)
-    return [text, NOT_DEFINED] if two else [text]
+def _fields(column: Column, cell: Cell, fields: int) -> list[str]:
+    if isinstance(cell, Estimate | Interval):
+        parts = [column.plain(part) for part in cell]
+    else:
+        parts = [_csv_text(str(cell)) if isinstance(cell, str | int) else column.plain(cell)]
+    return [*parts, *[NOT_DEFINED] * (fields - len(parts))]
 
 
 _FORMULA = re.compile(r"\s*[=+@＝＋－＠-]")  # the wide forms begin formulas too

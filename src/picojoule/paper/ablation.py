@@ -16,8 +16,6 @@ from picojoule.recipe import Recipe
 from picojoule.runs.result import SplitResult
 
 _PERCENT = 100
-_SMALL_BLOCKS = (1, 2)
-"""λ alone, and weight decay with B_BN = 0; the third is the second with B_BN = 1."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,8 @@ class Ablation(Experiment):
             scale: How much of it is run.
         """
         rows = published.ablation(self.grid or self.label)
-        if scale.name == "full":
+        if scale.name != "smoke":
             return rows
-        if scale.name == "small":
-            return [row for row in rows if row.block in _SMALL_BLOCKS]
         return [rows[0], next(row for row in rows if all(row.setting))]
 
     def recipes(self, scale: Scale) -> tuple[Recipe, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from picojoule.errors import PicojouleError
-from picojoule.io import files
+from picojoule.io import files, packs
 from picojoule.io.tables import Sheet
 from picojoule.paper.scales import Scale
 from picojoule.paper.step_time import StepTimes
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
+from picojoule.runs.pack import MEASURED
 from picojoule.runs.result import SplitResult
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class Context:
         Raises:
             PicojouleError: If the stored file cannot be read.
         """
-        path = self.folder / "measured" / f"{name}.json"
-        if not os.path.exists(path):
+        path = packs.locate(self.folder, f"{MEASURED}/{name}.json")
+        if not files.is_file(path):
             self.say(f"measuring {name}")
             files.make_folder(path.parent)
             files.write_atomically(path, json.dumps(measure(), allow_nan=False).encode())

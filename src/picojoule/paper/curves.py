@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from picojoule import report
 from picojoule.io.tables import Sheet
-from picojoule.paper import published
+from picojoule.paper import layer_shares, published
 from picojoule.paper.context import Context, Experiment, Results
 from picojoule.paper.scales import Scale
 from picojoule.paper.settings import setting
@@ -38,14 +38,14 @@ class Grid:
 
     Attributes:
         penalties: Each with its p.
-        strengths: λ' above 0.
+        strengths: λ' above 0, by p.
     """
 
     penalties: tuple[Power, ...]
-    strengths: tuple[int, ...]
+    strengths: Mapping[int, tuple[int, ...]]
 
 
-_FULL, _SMOKE = Grid(SIX, STRENGTHS), Grid(ONLY_SYN, (64,))
+_FULL, _SMOKE = Grid(SIX, {1: STRENGTHS, 2: STRENGTHS}), Grid(ONLY_SYN, {1: (64,)})
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Tradeoff(Experiment):
     Attributes:
         base: The paper's setting.
         label: The label of the paper's table of scores.
-        small: What is run at the small scale.
+        small: What is run at the scales small and mini.
         data: The data set, where it is not that of the base setting.
     """
 
@@ -75,7 +75,7 @@ class Tradeoff(Experiment):
         Args:
             scale: How much of it is run.
         """
-        return {"full": _FULL, "small": self.small, "smoke": _SMOKE}[scale.name]
+        return {"full": _FULL, "smoke": _SMOKE}.get(scale.name, self.small)
 
     def has_setting(self, found: RunGroup) -> bool:
         """Return whether runs are of the same network, data set, optimizer and neurons, at whatever scale.
@@ -108,12 +108,21 @@ class Tradeoff(Experiment):
         grid = self.grid(scale)
         if (kind, p) not in grid.penalties:
             return ()
-        return tuple(recipe for strength in grid.strengths for recipe in self._seeds(scale, kind, p, strength))
+        return tuple(recipe for strength in grid.strengths[p] for recipe in self._seeds(scale, kind, p, strength))
 
     def recipes(self, scale: Scale) -> tuple[Recipe, ...]:
-        """Return the runs that it needs (see `Experiment`)."""
-        curves = (self.curve(scale, kind, p) for kind, p in SIX)
-        return (*self.baseline(scale), *(recipe for curve in curves for recipe in curve))
+        """Return the runs that it needs (see `Experiment`), so ordered that the first of them tell most.
+
+        Baselines come first; then, seed by seed, strengths from the middle of the range outwards, all penalties side by
+        side.
+        """
+        grid = self.grid(scale)
+        ordered = {p: from_the_middle(strengths) for p, strengths in grid.strengths.items()}
+        ranks = range(max(map(len, ordered.values())))
+        levels = [(kind, p, ordered[p][rank]) for rank in ranks for kind, p in grid.penalties if rank < len(ordered[p])]
+        single = [replace(scale, seeds=(seed,)) for seed in scale.seeds]
+        penalised = (recipe for one in single for level in levels for recipe in self._seeds(one, *level))
+        return (*self.baseline(scale), *penalised)
 
     def _seeds(self, scale: Scale, kind: PenaltyKind, p: int, strength: int) -> tuple[Recipe, ...]:
         """Return the runs of one strength, one per seed."""
@@ -123,9 +132,44 @@ class Tradeoff(Experiment):
     def results(self, context: Context) -> Results:
         """Make the scores and the figure of the curves (see `Experiment`)."""
         printed = published.scores(self.label)
-        drawn = {curve.label: curve for curve in finished_curves(context, self.recipes(context.scale))}
+        group = finished_group(context, self.recipes(context.scale))
+        drawn = {curve.label: curve for curve in group.curves} if group is not None else {}
         everything = [drawn.get(label) or empty_curve(label) for label in printed]
-        return Results(scored(everything, printed), drawn_as("tradeoff", everything))
+        moved = layer_shares.by_layer(group, group.curves) if group is not None else Results({})
+        return Results(
+            {**scored(everything, printed), **moved.tables}, {**drawn_as("tradeoff", everything), **moved.figures}
+        )
+
+
+def from_the_middle(strengths: Sequence[int]) -> list[int]:
+    """Order strengths from the middle of their range outwards.
+
+    Args:
+        strengths: In ascending order.
+
+    Returns:
+        The same strengths.
+
+    >>> from_the_middle((1, 4, 16, 64, 256))
+    [16, 4, 64, 1, 256]
+    """
+    middle = (len(strengths) - 1) / 2
+    return sorted(strengths, key=lambda strength: abs(strengths.index(strength) - middle + 0.25))
+
+
+def finished_group(context: Context, recipes: Sequence[Recipe]) -> RunGroup | None:
+    """Return the runs that are finished, with their curves.
+
+    Args:
+        context: Where the runs are.
+        recipes: What was to be trained; they share one baseline, so there is one setting at most.
+
+    Returns:
+        Their group; None where none is finished.
+    """
+    entries = tuple(report.read_entry(run) for run in context.finished(recipes))
+    found = report.run_groups(Collection(context.folder, entries))
+    return found[0] if found else None
 
 
 def finished_curves(context: Context, recipes: Sequence[Recipe]) -> tuple[Curve, ...]:
@@ -133,14 +177,13 @@ def finished_curves(context: Context, recipes: Sequence[Recipe]) -> tuple[Curve,
 
     Args:
         context: Where the runs are.
-        recipes: What was to be trained; they share one baseline, so there is one setting at most.
+        recipes: As in `finished_group`.
 
     Returns:
         The curves.
     """
-    entries = tuple(entry for run in context.finished(recipes) for entry in report.gather(run.path))
-    found = report.run_groups(Collection(context.folder, entries))
-    return found[0].curves if found else ()
+    group = finished_group(context, recipes)
+    return group.curves if group is not None else ()
 
 
 def empty_curve(label: str) -> Curve:
@@ -177,6 +220,8 @@ def scored(curves: Sequence[Curve], printed: dict[str, dict[str, float]]) -> dic
     return {
         **{name: _one_score(whole, score) for name, score in parts.items()},
         **({"auc-by-seed": report.seed_table(drawn, cutoffs)} if several else {}),
+        **({"equal-energy": report.accuracy_table(drawn)} if drawn else {}),
+        **({"differences": report.difference_table(drawn)} if report.differences(drawn) else {}),
         "points": report.mean_table(drawn),
     }
 

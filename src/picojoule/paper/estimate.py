@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from picojoule.io.machine import cores
 from picojoule.io.tables import Column, Sheet
 from picojoule.paper import step_time
 from picojoule.paper.experiments import EXPERIMENTS, NamedExperiment
@@ -16,7 +17,6 @@ from picojoule.paper.settings import settings
 from picojoule.paper.step_time import StepTimes
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run
-from picojoule.search.sweep.local_backend import cores
 
 _STARTING = 2.0
 """Seconds a run takes beside training and evaluation: its process, the data, its files."""
@@ -137,5 +137,5 @@ def _estimate(named: NamedExperiment, scale: Scale, step_times: StepTimes, into:
         ends[recipe.name] = needed[recipe.name] + max((ends[name] for name in recipe.needs.values()), default=0.0)
     side_by_side = sum(needed.values()) / cores()
     seconds = max(side_by_side, max(ends.values(), default=0.0)) + named.experiment.extra_seconds(scale, step_times)
-    done = sum(Run(into / name).finished for name in needed)
+    done = sum(Run.named(name, into).finished for name in needed)
     return Cost(len(recipes), done, seconds)

@@ -11,7 +11,7 @@ from picojoule.paper.ablation import Ablation
 from picojoule.paper.area import Area
 from picojoule.paper.context import Experiment
 from picojoule.paper.conversion import Conversion
-from picojoule.paper.curves import FIRST_POWER, ONLY_SYN, SIX, Grid, Tradeoff
+from picojoule.paper.curves import FIRST_POWER, SIX, Grid, Tradeoff
 from picojoule.paper.settings import MODELS, setting, setting_title
 from picojoule.paper.structure import Architectures, Hyperparameters, LayerShares, Totals
 from picojoule.paper.training_time import TrainingTime
@@ -47,15 +47,21 @@ class NamedExperiment:
 
 
 _CURVES, _CURVES_TOO = "fig:comparison-scaling-curves", "fig:comparison-scaling-factor-merged"
-_SPREAD = (2, 8, 32, 128, 512, 2048)
-"""λ' of the small scale: every other power of two, over the range in which CNN7 goes from all of its energy to 3 %."""
-_ALL_SIX, _FIRST_POWERS, _TWO = Grid(SIX, _SPREAD), Grid(FIRST_POWER, _SPREAD), Grid(ONLY_SYN, (128, 512))
+_SEVEN = (1, 4, 16, 64, 256, 1024, 8192)
+"""λ' below the full scale, over the whole of the paper's range and denser where CNN7 gives up most energy."""
+_HALVES = (2, 8, 32, 128, 512)
+"""λ' of p = 2: half of the middle ones, at which its gradient on firing neurons is that of p = 1."""
+_FOUR = (4, 16, 64, 256)
+_ALL_SIX = Grid(SIX, {1: _SEVEN, 2: _HALVES})
+_THREE = Grid(FIRST_POWER, {1: _FOUR})
+_DEEP = Grid(FIRST_POWER, {1: (16, 64, 256)})
+"""What ten and twenty spiking layers are trained with."""
 
 _CNN7_ADAM = "cnn7-fashion-mnist-adam-s3nn"
 _SCORES = "tbl:quantitative-comparison"
 _CNN7 = Tradeoff(_CNN7_ADAM, f"{_SCORES}-fmnist-cnn6-adam", _ALL_SIX)
-_RESNET18_SGD = Tradeoff("resnet18-cifar-10-sgd-s3nn", f"{_SCORES}-cifar10-resnet18-msgd", _TWO)
-_CIFAR_100 = Tradeoff("resnet18-cifar-10-adam-s3nn", "tbl:quantitative-cifar100-resnet18-adam", _TWO, "cifar-100")
+_RESNET18_SGD = Tradeoff("resnet18-cifar-10-sgd-s3nn", f"{_SCORES}-cifar10-resnet18-msgd", _DEEP)
+_CIFAR_100 = Tradeoff("resnet18-cifar-10-adam-s3nn", "tbl:quantitative-cifar100-resnet18-adam", _DEEP, "cifar-100")
 
 
 def _layer_shares(model: str, label: str, panel: str = "") -> NamedExperiment:
@@ -90,28 +96,26 @@ _ALL = (
     _ablation("resnet18-cifar-10-adam-s3nn", "resnet18-adam"),
     _ablation("resnet18-cifar-10-sgd-s3nn", "resnet18-msgd"),
     _tradeoff("cnn7-adam", _CNN7, _CURVES, "A"),
-    _tradeoff(
-        "cnn7-msgd", Tradeoff("cnn7-fashion-mnist-sgd-s3nn", f"{_SCORES}-fmnist-cnn6-msgd", _ALL_SIX), _CURVES_TOO
-    ),
-    _tradeoff("vgg11-adam", Tradeoff("vgg11-cifar-10-adam-s3nn", f"{_SCORES}-cifar10-vgg11-adam", _TWO), _CURVES_TOO),
-    _tradeoff("vgg11-msgd", Tradeoff("vgg11-cifar-10-sgd-s3nn", f"{_SCORES}-cifar10-vgg11-msgd", _TWO), _CURVES_TOO),
+    _tradeoff("cnn7-msgd", Tradeoff("cnn7-fashion-mnist-sgd-s3nn", f"{_SCORES}-fmnist-cnn6-msgd", _THREE), _CURVES_TOO),
+    _tradeoff("vgg11-adam", Tradeoff("vgg11-cifar-10-adam-s3nn", f"{_SCORES}-cifar10-vgg11-adam", _DEEP), _CURVES_TOO),
+    _tradeoff("vgg11-msgd", Tradeoff("vgg11-cifar-10-sgd-s3nn", f"{_SCORES}-cifar10-vgg11-msgd", _DEEP), _CURVES_TOO),
     _tradeoff(
         "resnet18-adam",
-        Tradeoff("resnet18-cifar-10-adam-s3nn", f"{_SCORES}-cifar10-resnet18-adam", _TWO),
+        Tradeoff("resnet18-cifar-10-adam-s3nn", f"{_SCORES}-cifar10-resnet18-adam", _DEEP),
         _CURVES_TOO,
     ),
     _tradeoff("resnet18-msgd", _RESNET18_SGD, _CURVES_TOO),
     _tradeoff("resnet18-cifar100-adam", _CIFAR_100, _CURVES_TOO),
     _tradeoff(
         "cnn7-triangle",
-        Tradeoff("cnn7-fashion-mnist-adam-triangle", f"{_SCORES}-triangle", _FIRST_POWERS),
+        Tradeoff("cnn7-fashion-mnist-adam-triangle", f"{_SCORES}-triangle", _THREE),
         _CURVES,
         "B",
         ", triangle surrogate",
     ),
     _tradeoff(
         "cnn7-sigmoid",
-        Tradeoff("cnn7-fashion-mnist-adam-sigmoid", f"{_SCORES}-sigmoid", _FIRST_POWERS),
+        Tradeoff("cnn7-fashion-mnist-adam-sigmoid", f"{_SCORES}-sigmoid", _THREE),
         _CURVES,
         "C",
         ", scaled-sigmoid surrogate",

@@ -1,13 +1,15 @@
 """Reports on runs: tables, figures and pages made from their results.
 
 `gather` reads a folder of runs, `run_groups` and `curves` make trade-off curves of them, `score_table` compares the
-curves, `figures` draws them, and `write` puts everything into one page with its figures and tables beside it.
+curves, `accuracy_table` and `difference_table` do so at equal energy, `figures` draws them, and `write` puts everything
+into one page with its figures and tables beside it.
 """
 
 from picojoule.report import figures, rows, shares
-from picojoule.report.collection import Collection, Entry, gather
+from picojoule.report.collection import Collection, Entry, gather, read_entry
 from picojoule.report.comparison import Comparison
 from picojoule.report.curve import Curve, Point, mean_table
+from picojoule.report.equal_energy import accuracy_table, difference_table, differences, nearest_level
 from picojoule.report.group import RunGroup, curves, run_groups
 from picojoule.report.pictures import save
 from picojoule.report.scores import score, score_table, seed_table
@@ -21,10 +23,15 @@ __all__ = [
     "Point",
     "Report",
     "RunGroup",
+    "accuracy_table",
     "curves",
+    "difference_table",
+    "differences",
     "figures",
     "gather",
     "mean_table",
+    "nearest_level",
+    "read_entry",
     "rows",
     "run_groups",
     "save",

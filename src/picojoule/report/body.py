@@ -57,6 +57,7 @@ def page_body(
     found: list[RunGroup],
     findings: list[Finding | None],
     scores: Mapping[str, Sheet],
+    equal: Mapping[str, Mapping[str, Sheet]],
 ) -> str:
     """Make the body of a report page.
 
@@ -66,6 +67,7 @@ def page_body(
         found: Their groups.
         findings: The main finding of each group.
         scores: The tables of scores, by the label of their group.
+        equal: The tables of accuracies and differences at equal energy by their captions, by the label of their group.
 
     Returns:
         HTML.
@@ -78,7 +80,10 @@ def page_body(
     index = {entry.name: number for number, entry in enumerate(collection)}
     headlines = {number: _headline_and_tiles(main, index) for number, main in enumerate(findings) if main is not None}
     tables = {
-        number: table(scores[group.label], "Scores of the curves")
+        number: "".join(
+            table(sheet, caption)
+            for caption, sheet in {"Scores of the curves": scores[group.label], **equal[group.label]}.items()
+        )
         for number, group in enumerate(found)
         if group.label in scores
     }

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from picojoule.errors import PicojouleError
+from picojoule.io import packs
 from picojoule.recipe import Recipe
 from picojoule.runs.folder import Run, find_runs
 from picojoule.runs.metrics import EpochMetrics
@@ -58,6 +59,8 @@ class Collection:
     def name(self) -> str:
         """The folder's name, as it can be printed; that of a folder "runs", which says little, with the one above."""
         place = self.folder.resolve()
+        if packs.is_pack(place):
+            return printable(place.name.removesuffix(packs.SUFFIX))
         return printable(f"{place.parent.name}/{place.name}" if place.name == "runs" else place.name)
 
     @cached_property
@@ -77,7 +80,7 @@ def gather(folder: str | os.PathLike[str]) -> Collection:
     """Collect every run folder in or below a folder.
 
     Args:
-        folder: Where to look, at any depth.
+        folder: Where to look, at any depth, or a pack.
 
     Returns:
         The runs, finished, unfinished, failed or damaged, which is never an error here.
@@ -89,7 +92,7 @@ def gather(folder: str | os.PathLike[str]) -> Collection:
     ['finished']
     """
     folder = Path(folder)
-    if not os.path.isdir(folder):  # pathlib's own raises where a name is too long
+    if not os.path.isdir(folder) and not packs.is_pack(folder):  # pathlib's own raises where a name is too long
         raise PicojouleError(
             f"there is no folder {folder}: name one that `picojoule train` or `picojoule sweep` filled"
         )
@@ -98,13 +101,28 @@ def gather(folder: str | os.PathLike[str]) -> Collection:
         raise PicojouleError(
             f"{folder} holds no run folders: name one that `picojoule train` or `picojoule sweep` filled"
         )
-    entries = (_entry(folder, run) for run in runs)
+    entries = (_entry(run, _name(folder, run)) for run in runs)
     return Collection(folder, tuple(replace(e, name=printable(e.name), reason=printable(e.reason)) for e in entries))
 
 
-def _entry(folder: Path, run: Run) -> Entry:
+def read_entry(run: Run) -> Entry:
+    """Read one run as a report sees it.
+
+    Args:
+        run: The run, in whatever state.
+
+    Returns:
+        Its entry, under the name of its folder.
+    """
+    return _entry(run, run.path.name)
+
+
+def _name(folder: Path, run: Run) -> str:
+    return run.path.name if run.path == folder else run.path.relative_to(folder).as_posix()
+
+
+def _entry(run: Run, name: str) -> Entry:
     path = run.path
-    name = path.name if path == folder else path.relative_to(folder).as_posix()
     try:
         recipe = Run.at(path).recipe
     except PicojouleError as fault:

@@ -11,12 +11,21 @@ from typing import Any
 
 import altair as alt
 
+from picojoule.io import packs
 from picojoule.io.files import make_folder, write_atomically
 from picojoule.io.tables import Column, Sheet
 from picojoule.report import figures, pictures
 from picojoule.report.body import empty_charts, kinds_and_variants, page_body
 from picojoule.report.collection import Collection, Entry, gather
-from picojoule.report.curve import budget_label, kind_label, mean_table, variant_label
+from picojoule.report.curve import Curve, budget_label, kind_label, mean_table, variant_label
+from picojoule.report.equal_energy import (
+    SHARES,
+    accuracies,
+    accuracy_table,
+    difference_table,
+    differences,
+    interval,
+)
 from picojoule.report.finding import Finding, finding
 from picojoule.report.group import RunGroup, measured, run_groups
 from picojoule.report.page import page
@@ -63,8 +72,15 @@ class Report:
                     "label": group.label,
                     "baseline_joules": group.baseline_joules,
                     "curves": [
-                        {"label": curve.label, "points": len(curve.points), **score(curve)} for curve in group.curves
+                        {
+                            "label": curve.label,
+                            "points": len(curve.points),
+                            **score(curve),
+                            "accuracy_at_energy": _accuracy_at_energy(curve),
+                        }
+                        for curve in group.curves
                     ],
+                    "differences": [found.to_dict() for found in differences(group.curves)],
                 }
                 for group in self.groups
             ],
@@ -81,7 +97,7 @@ def write(
 
     Args:
         folder: The folder of runs.
-        out: Where the report goes; `folder/report` unless given.
+        out: Where the report goes; unless given, `folder/report`, and beside a pack `NAME-report`.
         reference: Scores to stand beside those of the runs, such as `picojoule.paper.printed_scores`.
         drawn: How many groups get pictures, those with most runs first.
 
@@ -97,7 +113,7 @@ def write(
     ('report.html', 1)
     """
     collection = gather(folder)
-    into = Path(out) if out is not None else collection.folder / "report"
+    into = Path(out) if out is not None else _home(collection.folder)
     found = run_groups(collection)
     findings = [finding(group) for group in found]
     chosen = [showcase(group, main) for group, main in zip(found, findings, strict=True)]
@@ -106,6 +122,11 @@ def write(
     with_curves = [group for group in found if group.curves]
     scores = {
         group.label: score_table(group.curves, reference=reference(group) if reference is not None else None)
+        for group in with_curves
+    }
+    equal = {
+        group.label: {"Accuracy at equal energy": accuracy_table(group.curves)}
+        | ({"Differences at equal energy": difference_table(group.curves)} if differences(group.curves) else {})
         for group in with_curves
     }
     files = [*_write_tables(into / "tables", collection, found, scores)]
@@ -121,7 +142,7 @@ def write(
     title = f"picojoule · {collection.name}"
     text = page(
         title,
-        page_body(title, collection, found, findings, scores),
+        page_body(title, collection, found, findings, scores, equal),
         empty_charts(found),
         stored(collection, found, shares, chosen),
         ("report",),
@@ -130,6 +151,13 @@ def write(
     write_atomically(home, text.encode())
     ours = tuple(replace(_areas(score_table(group.curves)), title=group.label) for group in with_curves)
     return Report(collection, tuple(found), ours, home, tuple(files))
+
+
+def _home(folder: Path) -> Path:
+    """Choose where the report on a folder, or on a pack, goes."""
+    if packs.is_pack(folder):
+        return folder.with_name(f"{folder.name.removesuffix(packs.SUFFIX)}-report")
+    return folder / "report"
 
 
 def showcase(group: RunGroup, found: Finding | None) -> Entry | None:
@@ -160,6 +188,7 @@ def _write_tables(
     means = {group.label: mean_table(group.curves) for group in found if group.curves}
     sheets = {
         **({"scores": Sheet.joined("setting", scores), "tradeoff": Sheet.joined("setting", means)} if scores else {}),
+        **_equal_energy_tables(found),
         "runs": run_table(collection, found),
     }
     files = []
@@ -168,6 +197,21 @@ def _write_tables(
             files.append(make_folder(folder) / f"{name}{ending}")
             write_atomically(files[-1], text.encode())
     return files
+
+
+def _equal_energy_tables(found: list[RunGroup]) -> dict[str, Sheet]:
+    """Make the tables of accuracies and of differences at equal energy; none where there is nothing in them."""
+    made = {
+        "equal-energy": {group.label: accuracy_table(group.curves) for group in found if group.curves},
+        "differences": {group.label: difference_table(group.curves) for group in found if differences(group.curves)},
+    }
+    return {name: Sheet.joined("setting", sheets) for name, sheets in made.items() if sheets}
+
+
+def _accuracy_at_energy(curve: Curve) -> dict[str, dict[str, float | None] | None]:
+    """Give the mean accuracy at equal energies with its interval, by share of the baseline's energy."""
+    found = {share: list(accuracies(curve, share).values()) for share in SHARES}
+    return {f"{share:g}": interval(values)._asdict() if values else None for share, values in found.items()}
 
 
 def _areas(scores: Sheet) -> Sheet:

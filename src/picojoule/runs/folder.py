@@ -1,5 +1,7 @@
 """A run's folder: its recipe, metrics, result, weights, and the checkpoints it resumes from; and finding such folders.
 
+The folder may lie in a pack (`io.packs`), which is only read and holds neither weights nor checkpoints.
+
 Every file is complete or absent (`io.files`). Tensors are safetensors and everything else is TOML, JSON or text, so
 nothing that is loaded can run code. A finished run is one that has `result.json`; one that failed has `failure.txt`,
 which says why.
@@ -17,22 +19,23 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 from picojoule.errors import PicojouleError, as_path
-from picojoule.io import files
+from picojoule.io import files, packs
 from picojoule.io.signals import Interrupted
+from picojoule.io.tensors import DamagedTensors, pack_tensors, read_tensors
 from picojoule.recipe import Recipe
 from picojoule.runs.checkpoint import Checkpoint
 from picojoule.runs.metrics import EpochMetrics, metrics_text, read_metrics
 from picojoule.runs.result import RunResult, read_result
 from picojoule.runs.stored import InvalidContent
-from picojoule.runs.tensors import DamagedTensors, pack_tensors, read_tensors
+from picojoule.zoo import pretrained
 
 KEPT_CHECKPOINTS = 2
 """How many are kept: the newest, and the one before it in case the newest turns out to be damaged."""
-_RECIPE = "recipe.toml"
-_METRICS = "metrics.jsonl"
+RECIPE = "recipe.toml"
+METRICS = "metrics.jsonl"
 _WEIGHTS = "weights.safetensors"
-_RESULT = "result.json"
-_FAILURE = "failure.txt"
+RESULT = "result.json"
+FAILURE = "failure.txt"
 
 
 class Busy(PicojouleError):
@@ -91,16 +94,30 @@ class Run:
             into: The folder of run folders.
 
         Returns:
-            The run in `into/<recipe.name>`, whose model is trusted because the caller named it.
+            The run in `into/<recipe.name>`, whose model is trusted because the caller named it; where it is not
+            finished there and a pack in `into` has it finished, that one.
         """
-        return cls(Path(into) / recipe.name, recipe.model.name, recipe.data.name)
+        return cls(_place(into, recipe.name), recipe.model.name, recipe.data.name)
+
+    @classmethod
+    def named(cls, name: str, folder: str | os.PathLike[str]) -> Run:
+        """Name the run of a folder of runs by its name alone.
+
+        Args:
+            name: The name of its folder.
+            folder: The folder of run folders, or a pack.
+
+        Returns:
+            The run, begun or not; where it is not finished there and a pack in the folder has it finished, that one.
+        """
+        return cls(_place(folder, name))
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Run:
-        """Open the folder of a run that was begun.
+        """Open the folder of a run that was begun, or a trained network that ships with picojoule.
 
         Args:
-            path: The run's folder.
+            path: The run's folder; where there is none, a name such as "cnn7/fashion-mnist-baseline".
 
         Returns:
             The run.
@@ -108,11 +125,13 @@ class Run:
         Raises:
             PicojouleError: If it is not a run's folder.
         """
-        run = cls(as_path("a run", path))
+        given = as_path("a run", path)
+        run = cls(given if given.exists() else pretrained.folder(given.as_posix()) or given)
         missing = "it has no recipe.toml"
-        try:
-            files.check_regular(run.path / _RECIPE)
+        if files.is_file(run.path / RECIPE):
             return run
+        try:
+            files.check_regular(run.path / RECIPE)
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as fault:
@@ -132,7 +151,7 @@ class Run:
         Raises:
             PicojouleError: If it is not there, or not finished.
         """
-        other = Run(self.path.parent / name)
+        other = Run.named(name, self.path.parent)
         if not other.exists:
             raise PicojouleError(
                 f"{key} = {name!r}, but there is no such run in {self.path.parent}: train it first, into that folder"
@@ -146,17 +165,17 @@ class Run:
     @property
     def exists(self) -> bool:
         """Whether the folder holds a recipe: the run was begun, finished or not."""
-        return os.path.isfile(self.path / _RECIPE)  # pathlib's own raises where a folder may not be read
+        return files.is_file(self.path / RECIPE)
 
     @property
     def recipe(self) -> Recipe:
         """The recipe; a PicojouleError where it cannot be read."""
-        return Recipe.load(self.path / _RECIPE)
+        return Recipe.load(self.path / RECIPE)
 
     @property
     def finished(self) -> bool:
         """Whether the run has a result."""
-        return os.path.isfile(self.path / _RESULT)
+        return files.is_file(self.path / RESULT)
 
     @property
     def result(self) -> RunResult:
@@ -165,7 +184,7 @@ class Run:
             raise PicojouleError(
                 f"{self.path} is not finished: run `picojoule train` with the same recipe again, it will resume"
             )
-        path = self.path / _RESULT
+        path = self.path / RESULT
         remedy = "remove it and run `picojoule train` with the same recipe again"
         try:
             return read_result(path)
@@ -180,7 +199,7 @@ class Run:
         if self.finished:
             return None
         try:
-            return files.read_bytes(self.path / _FAILURE).decode(errors="replace").strip()
+            return files.read_bytes(self.path / FAILURE).decode(errors="replace").strip()
         except OSError:
             return None
 
@@ -202,17 +221,16 @@ class Run:
             PicojouleError: If one of these lines is damaged.
         """
         try:
-            return read_metrics(self.path / _METRICS, at_most)
+            return read_metrics(self.path / METRICS, at_most)
         except (OSError, ValueError, InvalidContent) as fault:
             raise PicojouleError(
-                f"{self.path / _METRICS} is damaged ({files.reason(fault)}): remove it, or train again in another "
-                "folder"
+                f"{self.path / METRICS} is damaged ({files.reason(fault)}): remove it, or train again in another folder"
             ) from None
 
     @property
     def has_weights(self) -> bool:
         """Whether the folder holds the trained weights."""
-        return os.path.isfile(self.path / _WEIGHTS)
+        return files.is_file(self.path / _WEIGHTS)
 
     @property
     def weights(self) -> dict[str, Tensor]:
@@ -221,6 +239,11 @@ class Run:
             return read_tensors(self.path / _WEIGHTS)[0]
         except DamagedTensors as fault:
             remedy = "finish the run with `picojoule train`"
+            if packs.split(self.path) is not None:
+                raise PicojouleError(
+                    f"{self.path} is in a pack, which keeps no weights: train it again with `picojoule train "
+                    f"{self.path / RECIPE} --into ANOTHER_FOLDER`"
+                ) from None
             if self.finished:  # as long as the result is there, training returns at once
                 remedy = "bring the file back, or remove result.json too and run `picojoule train` with the same recipe"
             raise PicojouleError(f"the weights of {self.path} cannot be read ({fault}): {remedy}") from None
@@ -260,12 +283,12 @@ class Run:
         try:
             for left in self.path.glob(files.LEFT_BEHIND):
                 files.remove(left)
-            for name in (_RECIPE, _METRICS, _WEIGHTS, _RESULT):  # not found out after hours of training
+            for name in (RECIPE, METRICS, _WEIGHTS, RESULT):  # not found out after hours of training
                 files.check_destination(self.path / name)
             if self.exists:
                 self.check_recipe(recipe)
             else:
-                self.write_text(_RECIPE, recipe.to_toml())
+                self.write_text(RECIPE, recipe.to_toml())
             with self._noting_failure():
                 yield
         finally:
@@ -274,7 +297,7 @@ class Run:
     @contextlib.contextmanager
     def _noting_failure(self) -> Iterator[None]:
         """Leave the reason of a failure in the folder, until the run is begun again; being told to stop is none."""
-        files.remove(self.path / _FAILURE)
+        files.remove(self.path / FAILURE)
         try:
             yield
         except Interrupted:
@@ -292,7 +315,7 @@ class Run:
         Args:
             reason: One sentence.
         """
-        self.write_text(_FAILURE, " ".join(reason.split()) + "\n")
+        self.write_text(FAILURE, " ".join(reason.split()) + "\n")
 
     def check_recipe(self, recipe: Recipe) -> None:
         """Refuse a folder that belongs to another recipe.
@@ -323,7 +346,7 @@ class Run:
         Args:
             metrics: All epochs that are done.
         """
-        self.write_text(_METRICS, metrics_text(metrics))
+        self.write_text(METRICS, metrics_text(metrics))
 
     def write_weights(self, tensors: dict[str, Tensor]) -> None:
         """Write `weights.safetensors`.
@@ -339,7 +362,7 @@ class Run:
         Args:
             result: The result.
         """
-        self.write_text(_RESULT, result.to_json())
+        self.write_text(RESULT, result.to_json())
         self.remove_checkpoints()
 
     def remove_checkpoints(self) -> None:
@@ -388,14 +411,36 @@ class Run:
         return sorted(self.path.glob("checkpoint-*.safetensors"))
 
 
+def _place(folder: str | os.PathLike[str], name: str) -> Path:
+    """Find the folder of a run, where it is finished if it is."""
+    return packs.locate(folder, f"{name}/{RESULT}").parent
+
+
 def find_runs(folder: str | os.PathLike[str]) -> list[Run]:
-    """Find every run folder in or below a folder.
+    """Find every run in or below a folder, also those in packs.
 
     Args:
-        folder: Where to look, at any depth; one that does not exist holds none.
+        folder: Where to look, at any depth, or a pack; one that does not exist holds none.
 
     Returns:
         The runs, in the order of their paths: finished or not, and also those of which only the result is left.
+
+    Raises:
+        PicojouleError: If a pack cannot be read.
     """
-    folders = (Path(root) for root, _, names in os.walk(folder) if _RECIPE in names or _RESULT in names)
-    return [Run(path) for path in sorted(folders)]
+    found = _packed_runs(Path(folder)) if packs.is_pack(folder) else set()
+    for root, _, names in os.walk(folder):
+        if RECIPE in names or RESULT in names:
+            found.add(Path(root))
+        for pack in (Path(root, name) for name in names):
+            if packs.is_pack(pack):
+                found |= _packed_runs(pack)
+    return [Run(path) for path in sorted(found)]
+
+
+def _packed_runs(pack: Path) -> set[Path]:
+    try:
+        names = packs.members(pack)
+    except OSError as fault:
+        raise PicojouleError(f"{pack} cannot be read ({files.reason(fault)}): make it anew, or move it away") from None
+    return {(pack / name).parent for name in names if name.rpartition("/")[2] in (RECIPE, RESULT)}

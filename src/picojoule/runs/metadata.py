@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from picojoule.io.machine import machine
 from picojoule.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run_metadata(recipe: Recipe, fabric: Fabric) -> dict[str, Any]:
-    """Collect recipe, code, versions, device and conventions, as they stand in `result.json`.
+    """Collect recipe, code, versions, device, machine and conventions, as they stand in `result.json`.
 
     Args:
         recipe: What was trained.
@@ -32,6 +33,7 @@ def run_metadata(recipe: Recipe, fabric: Fabric) -> dict[str, Any]:
         "commit": _commit(),
         "versions": {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in packages}},
         "device": str(fabric.device),
+        "machine": machine(),
         "precision": "bf16-mixed" if "bf16" in str(fabric.strategy.precision.precision) else "32",
         "processes": fabric.world_size,
         "convention": {

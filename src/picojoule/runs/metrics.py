@@ -45,6 +45,8 @@ class EpochMetrics(StoredValue):
     """What a run with a budget wanted to spend by the end of the epoch; null where nothing was wanted yet."""
     seconds: Amount
     """How long the epoch took, its measurement not included."""
+    peak_bytes: Count | None = None
+    """The most memory that the process had held until then; null where the system does not tell."""
 
 
 def read_metrics(path: Path, at_most: int | None = None) -> tuple[int, list[EpochMetrics]]:

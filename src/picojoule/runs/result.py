@@ -174,6 +174,8 @@ class RunResult(StoredValue):
     """Versions of Python and of the packages that decide the figures."""
     device: Text | None = None
     """The device that it was trained on."""
+    machine: dict[str, Any] | None = None
+    """The machine that it was trained on: its processor, cores and memory."""
     precision: Text | None = None
     """The precision of training: 32 or bf16-mixed."""
     processes: Count | None = None

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
+from picojoule.io import packs
 from picojoule.runs.folder import Run, find_runs
 from picojoule.runs.result import RunResult, Split
 from picojoule.search.limits import Limits
@@ -139,6 +140,11 @@ class Pick:
         if self.chosen is None or self.chosen.best.has_weights:
             return None
         path = self.chosen.best.path
+        if packs.split(path) is not None:
+            return (
+                f"{path} is in a pack, which keeps no weights, so it cannot be exported or evaluated: train it again "
+                f"with `picojoule train {shlex.quote(str(path / 'recipe.toml'))} --into ANOTHER_FOLDER`"
+            )
         return (
             f"{path} has no weights.safetensors, so it cannot be exported or evaluated: bring the file back, or train "
             f"it again with `picojoule train {shlex.quote(str(path / 'recipe.toml'))} --into ANOTHER_FOLDER`"
@@ -296,7 +302,7 @@ def _identity_without_seed(run: Run) -> str:
     del content["seed"]
     for section, key in (("training", "start_from"), ("penalty", "reference")):
         name = content[section].get(key)
-        other = Run(run.path.parent / name) if name else None
+        other = Run.named(name, run.path.parent) if name else None
         if other is not None and other.exists:
             content[section][key] = _identity_without_seed(other)
     return json.dumps(content, sort_keys=True)

@@ -62,6 +62,36 @@ def auc(energy: Iterable[float], accuracy: Iterable[float], cutoff: float = 70) 
     return min(math.fsum(area) / (1 - floor), 1.0)
 
 
+def accuracy_at(energy: Iterable[float], accuracy: Iterable[float], share: float) -> float | None:
+    """Read the accuracy at an energy off the curve: on straight lines, over the logarithm of the energy.
+
+    Of points with equal energy the most accurate counts. Nothing is read beyond the first and the last point.
+
+    Args:
+        energy: Energy of each point, relative to the baseline.
+        accuracy: Accuracy of each point, as a fraction.
+        share: The energy, relative to the baseline, above 0.
+
+    Returns:
+        The accuracy; None if the points lie all above or all below that energy.
+
+    Raises:
+        PicojouleError: If these are not the points of a curve, or the energy is not above 0.
+
+    >>> round(accuracy_at([0.1, 0.4], [0.8, 0.9], 0.2), 3), accuracy_at([0.1, 0.4], [0.8, 0.9], 0.5)
+    (0.85, None)
+    """
+    x, y, _ = _points(energy, accuracy, 0)
+    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 < share < math.inf:
+        raise PicojouleError(f"share={share!r} is not an energy relative to the baseline: take a number above 0")
+    x, y = x[x > 0], y[x > 0]
+    if not len(x) or not x.min() <= share <= x.max():
+        return None
+    order = np.lexsort((y, x))
+    last = np.append(np.diff(x[order]) > 0, True)  # the most accurate of equal energy
+    return float(np.interp(math.log(share), np.log(x[order][last]), y[order][last]))
+
+
 def spearman(energy: Iterable[float], accuracy: Iterable[float], cutoff: float = 70) -> float | None:
     """Compute Spearman's rank correlation of energy and accuracy above the cutoff.
 

@@ -11,6 +11,7 @@ import torch.distributed
 
 from picojoule.data import Batches, RandAugment
 from picojoule.errors import PicojouleError
+from picojoule.io.machine import peak_bytes
 from picojoule.io.signals import Interrupted, Stop
 from picojoule.neurons.time_steps import as_batch
 from picojoule.runs.evaluate import Evaluation
@@ -153,6 +154,7 @@ class Training:
             strength=strength,
             target_joules=self._controller.budget.wanted_joules(epoch) if self._controller is not None else None,
             seconds=seconds,
+            peak_bytes=peak_bytes(),
         )
 
     def _remedy_of_silence(self, strength: float) -> str:

@@ -58,7 +58,7 @@ def baseline_joules(run: Run, recipe: Recipe, say: Callable[[str], None]) -> flo
     Returns:
         Joules per image; None where there is no finished baseline, or it cannot be read.
     """
-    baseline = Run(run.path.parent / recipe.unpenalised.name)
+    baseline = Run.named(recipe.unpenalised.name, run.path.parent)
     try:
         return baseline.result.validation.joules if baseline.finished else None
     except PicojouleError as fault:  # it only stands beside: no reason to refuse what was trained

@@ -18,12 +18,12 @@ from torch import nn
 
 from picojoule.errors import PicojouleError, unknown
 from picojoule.neurons.spike import Spike
-from picojoule.zoo import imported
+from picojoule.zoo import imported, pretrained
 from picojoule.zoo.cnn7 import CNN7
 from picojoule.zoo.resnet18 import ResNet18
 from picojoule.zoo.vgg11 import VGG11
 
-__all__ = ["CNN7", "VGG11", "ResNet18", "ZooModel", "create", "imported", "names"]
+__all__ = ["CNN7", "VGG11", "ResNet18", "ZooModel", "create", "imported", "names", "pretrained"]
 
 ZooModel: TypeAlias = CNN7 | VGG11 | ResNet18
 
@@ -56,8 +56,9 @@ def create(
     in_channels: int | None = None,
     neuron: Callable[..., nn.Module] = Spike,
     steps: int = 1,
+    weights: str | None = None,
 ) -> ZooModel:
-    """Build a network of the zoo with fresh weights; its ``input_shape`` is the (C, H, W) of one image.
+    """Build a network of the zoo, fresh or trained; its ``input_shape`` is the (C, H, W) of one image.
 
     Args:
         name: One of ``names()``.
@@ -67,9 +68,10 @@ def create(
             parameters by name and shape; ``functools.partial(Spike, threshold=0.5)`` sets a parameter.
         steps: Time steps of a neuron with a membrane (``IF``, ``LIF``, a ``partial`` of them, or your own that takes
             ``steps=``): every image is given in each of them as a constant current, the logits are averaged over them.
+        weights: The name of weights that ship with picojoule (``zoo.pretrained.index()``); None gives fresh ones.
 
     Returns:
-        The network, in training mode.
+        The network: fresh in training mode, trained in evaluation mode.
 
     Raises:
         PicojouleError: The name is unknown, a number is below 1, or ``neuron`` does not make a new module on each call.
@@ -104,6 +106,19 @@ def create(
     model = build(classes, channels, functools.partial(_made, neuron), steps)
     if len(list(model.named_modules())) < len(list(model.named_modules(remove_duplicate=False))):
         raise PicojouleError("neuron gave the same module twice: let it make a new module on every call")
+    return model if weights is None else _trained(model, name, weights)
+
+
+def _trained(model: ZooModel, name: str, weights: str) -> ZooModel:
+    """Put weights that ship with picojoule into a network, in evaluation mode."""
+    state = pretrained.load(name, weights)
+    try:
+        model.load_state_dict(state)
+    except RuntimeError:
+        raise PicojouleError(
+            f"the weights {weights!r} are not for this {name}: leave out classes, in_channels and neuron, or weights"
+        ) from None
+    model.eval()
     return model
 
 

@@ -49,6 +49,22 @@ def rate_by_layer(rows: Sequence[Row], networks: Sequence[str], width: Width = 3
     return _bars(rows, networks, alt.Y("rate:Q", title="firing rate", axis=alt.Axis(format="%")), width, height)
 
 
+def share_by_layer(rows: Sequence[Row], networks: Sequence[str], width: Width = 480, height: int = 230) -> alt.Chart:
+    """Draw each layer's share of the energy of its network as bars, one per network, side by side.
+
+    Args:
+        rows: Rows with `network`, `layer`, `energy`, `rate` and `share`.
+        networks: Names of the networks, in their order.
+        width: The chart's width.
+        height: Its height in pixels.
+
+    Returns:
+        The chart.
+    """
+    y = alt.Y("share:Q", title="share of the energy", axis=alt.Axis(format="%"))
+    return _bars(rows, networks, y, width, height)
+
+
 def layers(rows: Sequence[Row], networks: Sequence[str]) -> alt.HConcatChart:
     """Draw energy and firing rate by layer, side by side.
 

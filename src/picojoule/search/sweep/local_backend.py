@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from picojoule.io.machine import cores
 from picojoule.recipe import Recipe
 from picojoule.search.sweep.jobs import Ended, Event, Job, Locked
 from picojoule.search.sweep.worker import train
@@ -24,13 +25,6 @@ _UNKNOWN = 255
 """The status that Python gives to a worker whose server was gone when it ended."""
 _ENDING = 10.0
 """Seconds that a process may take to end after its last event."""
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def default_workers(recipes: Sequence[Recipe]) -> int:

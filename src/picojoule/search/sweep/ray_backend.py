@@ -257,7 +257,7 @@ def _work(
     sys.path.extend(place for place in path if place not in sys.path)  # a model of the user's own is found there
     into = _copies(copy_name) / _code_digest(recipe)
     for name, files in bases.items():
-        if files and not Run(into / name).finished:
+        if files and not Run.named(name, into).finished:
             _write(into / name, files)
 
     def tell(event: Event) -> None:

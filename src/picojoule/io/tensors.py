@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,25 @@ from torch import Tensor
 from picojoule.io import files
 
 _METADATA = "picojoule"
+_INT8, _SCALE, _LARGEST_INT8 = "int8", ".scale", 127
 
 
-def pack_tensors(tensors: dict[str, Tensor], notes: dict[str, Any]) -> bytes:
+def pack_tensors(tensors: dict[str, Tensor], notes: dict[str, Any], int8: Collection[str] = ()) -> bytes:
     """Give the content of a file of tensors, with a checksum.
 
     Args:
         tensors: The tensors by name.
         notes: A few plain values beside them, as in JSON.
+        int8: The names of those that are rounded to whole numbers from −127 to 127, with a scale for each slice along
+            the first dimension; they are read as floats again.
 
     Returns:
         The bytes of a safetensors file; equal tensors and notes give equal bytes.
     """
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    text = json.dumps(notes, allow_nan=False)
+    for name in int8:
+        plain[name], plain[name + _SCALE] = _rounded(plain[name])
+    text = json.dumps(notes | ({_INT8: sorted(int8)} if int8 else {}), allow_nan=False)
     # One entry only: safetensors writes several in any order, and equal runs are to have equal files.
     content: bytes = save(plain, metadata={_METADATA: f"{_digest(plain, text)} {text}"})
     return content
@@ -64,7 +70,16 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         notes: dict[str, Any] = files.parse_json(text)
     except ValueError as fault:
         raise DamagedTensors(files.reason(fault)) from None
+    for name in notes.pop(_INT8, ()):
+        tensors[name] = tensors[name].float() * tensors.pop(name + _SCALE)
     return tensors, notes
+
+
+def _rounded(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """Round a tensor to whole numbers, with the scale of each slice along the first dimension."""
+    others = tuple(range(1, tensor.dim()))
+    scale = (tensor.float().abs().amax(dim=others, keepdim=True) / _LARGEST_INT8).clamp_min(1e-30)
+    return (tensor / scale).round().to(torch.int8), scale
 
 
 def _digest(tensors: dict[str, Tensor], notes: str) -> str:
