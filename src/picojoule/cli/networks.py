@@ -189,6 +189,9 @@ def export_run(
     run: FinishedRun,
     to: Annotated[str, typer.Option(help="nir (chips and simulators) or onnx (everything else).")],
     out: Annotated[Path | None, typer.Option(help="The file; without it, network.nir or network.onnx in RUN.")] = None,
+    reader: Annotated[
+        str, typer.Option(help="For NIR, who is to read it: norse, snntorch, spikingjelly, sinabs; nir for all others.")
+    ] = "nir",
     trust: Trusted = False,
     model: TrustedModel = None,
     as_json: AsJson = False,
@@ -196,6 +199,8 @@ def export_run(
     """Hand a trained network to chips and other tools. Prints the file's path.
 
     Example: `picojoule export runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --to nir --out cnn7.nir`
+
+    Example: `picojoule export runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --to nir --reader sinabs`
     """
     one_of("--to", to, export.names())
     finished = Run.at(run)
@@ -204,7 +209,7 @@ def export_run(
         network = load_model(finished, consent(trust, model))
         place = out or run / f"network.{to}"
         facts = _facts(finished, consent(trust, model))
-        path = export.write(network, example, "onnx" if to == "onnx" else "nir", place, note, facts)
+        path = export.write(network, example, "onnx" if to == "onnx" else "nir", place, note, facts, reader)
     if as_json:
         written = {
             "run": str(run),

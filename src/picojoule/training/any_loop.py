@@ -30,7 +30,7 @@ from picojoule.spikes.watch import watch
 from picojoule.synapses.snapshot import unchanged
 from picojoule.synapses.table import Synapses
 from picojoule.synapses.trace import trace
-from picojoule.training.budget.batch_norm import by_batch_statistics
+from picojoule.training.budget.batch_norm import by_batch_statistics, recompute_running_averages
 from picojoule.training.budget.budget import Budget as Law
 from picojoule.training.budget.budget import tolerance
 from picojoule.training.budget.guard import FLOOR
@@ -206,7 +206,7 @@ class Budget:
         check_steps(steps)
         check_inputs("sample", sample)
         self.net, self._sample, self._steps, self._hardware = net, sample, steps, price_list(hardware)
-        self.synapses = trace(net, _one_sample(sample, steps), steps=steps)
+        self.synapses = trace(net, one_sample(sample, steps), steps=steps)
         self.guard = Guard(self.synapses, classes, kind)
         self._law = Law(wanted, _STRETCHES, updates // _STRETCHES)
         self._length, self._update = updates // _STRETCHES, 0
@@ -248,18 +248,32 @@ class Budget:
         self._update += 1
         self._law.update(epoch, batch, self._omega() if self._law.needs_estimate(epoch, batch) else None)
         if batch == self._length - 1:
+            self._refresh_batch_norm()
             self._law.finish_epoch(epoch, self.joules(), self._omega())
         elif self._law.needs_measurement(epoch, batch):
+            self._refresh_batch_norm()
             self._law.calibrate(self.joules(), self._omega())
+
+    def _refresh_batch_norm(self) -> None:
+        """Recompute the running averages of batch norms on the sample, for the network as it is now.
+
+        Evaluation goes by these averages. As training leaves them they follow the last few batches, whose noise alone
+        moves the energy by several percent. Before the reference energy is known they stay as they are.
+        """
+        if self._law.reference is None:
+            return
+        with _same_modes(self.net) as frozen:
+            recompute_running_averages(self.net, [self._sample], frozen)
 
     @torch.no_grad()
     def _omega(self) -> float:
         """Measure Ω of the sample by its own batch-norm statistics."""
-        with _same_modes(self.net) as frozen, by_batch_statistics(self.net):
-            for norm in frozen:
-                norm.training = False
-            with watch(self.net, self._steps) as activity:
-                self.net(self._sample)
+        with (
+            _same_modes(self.net) as frozen,
+            by_batch_statistics(self.net, frozen),
+            watch(self.net, self._steps) as activity,
+        ):
+            self.net(self._sample)
         return self.guard.penalty(activity).item()
 
     @torch.no_grad()
@@ -322,7 +336,7 @@ def _same_modes(net: nn.Module) -> Iterator[list[nn.Module]]:
             module.training = on
 
 
-def _one_sample(sample: Tensor, steps: int) -> Tensor:
+def one_sample(sample: Tensor, steps: int) -> Tensor:
     """Take one input; of data over time, [T, B, D] or [T, B, C, H, W], all of its steps."""
     over_time = sample.dim() == 5 or (sample.dim() == 3 and len(sample) == steps)
     return sample[:, :1] if steps > 1 and over_time else sample[:1]
@@ -369,7 +383,7 @@ def suggest_strength(
     inputs, labels = checked_batch(batch)
     if not torch.is_grad_enabled():
         raise PicojouleError("a strength is suggested from gradients, which are off here: call it outside no_grad")
-    penalty = Penalty(trace(net, _one_sample(inputs, steps), steps=steps), kind)
+    penalty = Penalty(trace(net, one_sample(inputs, steps), steps=steps), kind)
     weights = [weight for weight in net.parameters() if weight.requires_grad]
     if not weights:
         raise PicojouleError(
