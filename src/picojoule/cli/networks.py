@@ -16,7 +16,7 @@ from picojoule.cli.streams import note, show, show_json, show_path, standard_out
 from picojoule.deploy import export
 from picojoule.energy import hardware as price_lists
 from picojoule.energy.hardware import PriceList
-from picojoule.energy.side_by_side import SideBySide
+from picojoule.energy.side_by_side import By, SideBySide
 from picojoule.errors import PicojouleError
 from picojoule.runs import evaluate as evaluation
 from picojoule.runs.deployment import deployment_facts
@@ -67,6 +67,9 @@ def evaluate(
     hardware: Annotated[
         str | None, typer.Option(help="Another price list, several with commas side by side, or all of them.")
     ] = None,
+    by: Annotated[
+        str, typer.Option(help="Layers in --latex, --csv and side by side: firing, or weights as papers list them.")
+    ] = "firing",
     latex: Annotated[bool, typer.Option("--latex", help="Print the energy as a LaTeX table alone.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the energy as CSV alone.")] = False,
     trust: Trusted = False,
@@ -103,10 +106,11 @@ def evaluate(
         return
     if energy is not None:
         bill = energy if chips is None else SideBySide(tuple(energy.priced(chip) for chip in chips))
+        layers = one_of("--by", by, get_args(By))
         if latex or as_csv:
-            tell((bill.latex() if latex else bill.csv()).rstrip())
+            tell((bill.latex(layers) if latex else bill.csv(layers)).rstrip())
             return
-        show(bill.table())
+        show(bill.table() if layers == "firing" else bill.sheet(layers).table())
     print(
         f"accuracy {result.accuracy:.2%}, cross-entropy {result.loss:.4f} on {result.samples:,} {result.split} images"
     )
