@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 WHEEL_VENV := build/wheel-venv
 PEERS_VENV := .venv-peers
 SINABS_VENV := .venv-sinabs
-PEERS_TESTS := tests/spikes/frameworks tests/deploy/export/test_readers.py --ignore tests/spikes/frameworks/test_frameworks.py
+PEERS_TESTS := tests/spikes/frameworks tests/deploy/export/test_readers.py tests/stories --ignore tests/spikes/frameworks/test_frameworks.py
 
 # The environments that pip and build make for the build backend obey the constraints too;
 # newer pip reads the second name, older pip the first.

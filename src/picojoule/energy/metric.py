@@ -15,7 +15,7 @@ from picojoule.spikes.activity import Activity
 from picojoule.synapses.table import Synapses
 
 
-class EnergyMetric(Metric):  # type: ignore[misc]  # torchmetrics' annotations are not seen by every checker
+class EnergyMetric(Metric):
     """A `torchmetrics.Metric` of the energy that a network spends: exact counts, summed over all processes.
 
     Args:

@@ -12,6 +12,7 @@ The law is that of recipes (`budget`), with all updates of the loop in the place
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -31,8 +32,8 @@ from picojoule.synapses.snapshot import unchanged
 from picojoule.synapses.table import Synapses
 from picojoule.synapses.trace import trace
 from picojoule.training.budget.batch_norm import by_batch_statistics, recompute_running_averages
+from picojoule.training.budget.budget import ENOUGH_UPDATES, tolerance
 from picojoule.training.budget.budget import Budget as Law
-from picojoule.training.budget.budget import tolerance
 from picojoule.training.budget.guard import FLOOR
 from picojoule.training.budget.guard import Guard as Floor
 from picojoule.training.loop_arguments import (
@@ -160,12 +161,13 @@ class Budget:
     """An energy budget for any training loop: the strength of the penalty is found from update to update.
 
     The first tenth of the updates shows what the network spends without a penalty; then the strength brings it down to
-    the budget and holds it there. What it spends is measured on `sample`, always the same, every few updates.
+    the budget and holds it there. What it spends is measured on `sample`, always the same, every few updates. The
+    learning rate should fall to zero at the end, or the network does not come to rest on the budget.
 
     Args:
         net: The network.
-        sample: A few hundred inputs as the network takes them, on which its energy is measured; with
-            `steps`, inputs over time are [T, B, …].
+        sample: A few hundred training inputs as the network takes them, on which its energy is measured, and the
+            averages of its batch norms; with `steps`, inputs over time are [T, B, …].
         budget: A share of the unpenalised energy (0.3 or "30%"), or joules ("2 uJ").
         updates: How often `step` will be called in all.
         steps: Time steps that one call of the network holds.
@@ -205,6 +207,13 @@ class Budget:
             )
         check_steps(steps)
         check_inputs("sample", sample)
+        if updates < ENOUGH_UPDATES:
+            logging.getLogger("picojoule").warning(
+                "a budget needs about %d updates to be met, and this loop has %d: take more epochs or smaller batches, "
+                "or it may miss by far",
+                ENOUGH_UPDATES,
+                updates,
+            )
         self.net, self._sample, self._steps, self._hardware = net, sample, steps, price_list(hardware)
         self.synapses = trace(net, one_sample(sample, steps), steps=steps)
         self.guard = Guard(self.synapses, classes, kind)

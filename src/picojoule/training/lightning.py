@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from torch import Tensor, nn
@@ -86,7 +86,8 @@ class EnergyCallback(_Callback):  # type: ignore[misc]  # one of two packages ha
         self._metric: EnergyMetric | None = None
         self._penalty: Penalty | None = None
         self._stored: dict[str, Any] | None = None
-        self._open, self._activity = ExitStack(), None
+        self._open = ExitStack()
+        self._activity: Activity | None = None
         self._updates = 0
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
@@ -116,14 +117,20 @@ class EnergyCallback(_Callback):  # type: ignore[misc]  # one of two packages ha
         if self._stored is not None:
             self.budget.load_state_dict(self._stored)
 
+    def _abandon(self) -> None:
+        """End a block in which the network may not have run, because something failed before."""
+        with suppress(PicojouleError):
+            self._open.close()
+        self._activity = None
+
     def _begin(self, module: nn.Module) -> None:
-        self._open.close()  # of a batch that failed
+        self._abandon()
         self._activity = self._open.enter_context(watch(module, self._steps))
 
     def _seen(self) -> Activity:
         self._open.close()
-        activity: Any = self._activity
-        return activity  # type: ignore[no-any-return]
+        assert self._activity is not None  # a batch has begun
+        return self._activity
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Begin to watch."""
@@ -149,8 +156,7 @@ class EnergyCallback(_Callback):  # type: ignore[misc]  # one of two packages ha
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Update the strength after each update of the weights."""
-        self._open.close()
-        self._activity = None
+        self._abandon()
         if self.budget is not None and trainer.global_step > self._updates:
             self.budget.step()
 
@@ -192,7 +198,7 @@ class EnergyCallback(_Callback):  # type: ignore[misc]  # one of two packages ha
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Leave nothing on the network."""
-        self._open.close()
+        self._abandon()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the budget, which Lightning puts into its checkpoints."""
