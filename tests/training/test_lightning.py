@@ -46,7 +46,7 @@ def test_the_gradient_is_that_of_loss_and_charge(example: ModuleType, accumulate
     before = {name: weight.clone() for name, weight in module.named_parameters()}
     training, _ = example.loaders()
     sample, batch = training.dataset[0][0][None], next(iter(training))
-    batches = [batch] * accumulated
+    batches = example.DataLoader([batch] * accumulated, batch_size=None)
     options = {"max_steps": 1, "limit_val_batches": 0, "accumulate_grad_batches": accumulated}
     trainer(example, pj.EnergyCallback(sample, strength=3.0), **options).fit(module, batches)
 
