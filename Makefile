@@ -9,6 +9,7 @@ INSTALLED := $(VENV)/.installed
 WHEEL_VENV := build/wheel-venv
 PEERS_VENV := .venv-peers
 SINABS_VENV := .venv-sinabs
+PEERS_TESTS := tests/spikes/frameworks tests/deploy/export/test_readers.py tests/stories --ignore tests/spikes/frameworks/test_frameworks.py
 
 # The environments that pip and build make for the build backend obey the constraints too;
 # newer pip reads the second name, older pip the first.
@@ -51,9 +52,9 @@ bench: $(INSTALLED)  ## run every benchmark
 # sinabs needs an older nir than the others. A framework that is missing where it is named fails the tests.
 peers: $(PEERS_VENV)/.installed $(SINABS_VENV)/.installed  ## the tests of networks of other frameworks, each in its environment
 	PICOJOULE_FRAMEWORKS="spikingjelly snntorch norse neurobench" \
-		$(PEERS_VENV)/bin/python -m pytest -q -n $(WORKERS) tests/spikes/frameworks --ignore tests/spikes/frameworks/test_frameworks.py
+		$(PEERS_VENV)/bin/python -m pytest -q -n $(WORKERS) $(PEERS_TESTS)
 	PICOJOULE_FRAMEWORKS="sinabs" \
-		$(SINABS_VENV)/bin/python -m pytest -q -n $(WORKERS) tests/spikes/frameworks --ignore tests/spikes/frameworks/test_frameworks.py
+		$(SINABS_VENV)/bin/python -m pytest -q -n $(WORKERS) $(PEERS_TESTS)
 
 agreement: $(PEERS_VENV)/.installed $(SINABS_VENV)/.installed  ## compare with the peers' counters, write docs/agreement.md
 	$(PEERS_VENV)/bin/python benchmarks/agreement.py --sinabs $(SINABS_VENV)/bin/python --out docs/agreement.md

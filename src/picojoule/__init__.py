@@ -2,7 +2,8 @@
 
 What the four core verbs need (`trace`, `watch`, `Penalty`, `EnergyMeter`), neurons, price lists and the zoo, is here
 from the start. Everything else is imported when it is first asked for, because it needs further packages: the extras
-`train`, `report`, `events`, `nir`, `onnx`, `ray` and `tensorboard` (`pip install 'picojoule[all]'` has them all).
+`train`, `report`, `events`, `lightning`, `nir`, `onnx`, `ray` and `tensorboard` (`pip install 'picojoule[all]'` has
+them all).
 """
 
 # ruff: noqa: E402  # what is imported below takes seconds, in which somebody may press Ctrl-C
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from picojoule import data, report
     from picojoule.deploy import events, export
     from picojoule.deploy.convert import convert
+    from picojoule.energy.metric import EnergyMetric
     from picojoule.recipe import Recipe
     from picojoule.runs.evaluate import Evaluation, evaluate
     from picojoule.runs.folder import Run
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from picojoule.training import strength_schedule as schedule
     from picojoule.training.any_loop import Budget, Guard, suggest_strength
     from picojoule.training.fit import fit
+    from picojoule.training.lightning import EnergyCallback
     from picojoule.training.reporters import Reporter
 
 __version__ = "0.1.0"
@@ -62,7 +65,9 @@ __all__ = [
     "LIF",
     "Activity",
     "Budget",
+    "EnergyCallback",
     "EnergyMeter",
+    "EnergyMetric",
     "EnergyReport",
     "Evaluation",
     "Guard",
@@ -118,6 +123,8 @@ _LAZY_MODULES = {
 }
 _LAZY_NAMES = {
     "Budget": "picojoule.training.any_loop",
+    "EnergyCallback": "picojoule.training.lightning",
+    "EnergyMetric": "picojoule.energy.metric",
     "Evaluation": "picojoule.runs.evaluate",
     "Guard": "picojoule.training.any_loop",
     "Limits": "picojoule.search.limits",

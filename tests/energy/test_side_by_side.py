@@ -86,6 +86,62 @@ def test_several_chips_stand_side_by_side(meter: pj.EnergyMeter) -> None:
             meter.compute(wrong)
 
 
+def test_the_table_by_layers_of_weights_has_the_twin_beside_each() -> None:
+    """conv1 6×6 of 1→2 channels (input), conv2 of 2→3 and a shortcut of the same spikes, then a linear layer."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.spike1 = nn.Conv2d(1, 2, 1), pj.Spike()
+            self.conv2, self.skip, self.spike2 = nn.Conv2d(2, 3, 1), nn.Conv2d(2, 3, 1), pj.Spike()
+            self.head = nn.Sequential(nn.Flatten(), nn.Linear(108, 4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            spikes = self.spike1(self.conv1(x))
+            out: torch.Tensor = self.head(self.spike2(self.conv2(spikes) + self.skip(spikes)))
+            return out
+
+    net = Net()
+    with torch.no_grad():
+        for conv in (net.conv1, net.conv2):
+            conv.bias.fill_(100.0)
+    meter = pj.EnergyMeter(pj.trace(net, torch.zeros(1, 1, 6, 6)))
+    with pj.watch(net) as activity:
+        net(torch.zeros(2, 1, 6, 6))
+    meter.update(activity)
+    report = meter.compute()
+    by_name = {row[0]: row[1:] for row in csv.reader(io.StringIO(report.csv("weights")))}
+    assert by_name["conv1"][:2] == ["–", "72"]
+    assert [by_name[name][0] for name in ("conv2", "skip", "head.1 Linear")] == ["216", "216", "432"]
+    assert report.joules == pytest.approx(sum(each.joules for each in report.weights))
+    assert report.ann_joules == pytest.approx(sum(each.ann_joules or 0.0 for each in report.weights))
+    assert [each.layer.macs for each in report.weights] == [72, 216, 216, 432]
+    unit = 1e9 if "[nJ]" in report.csv("weights") else 1e12
+    assert float(by_name["conv1"][3]) == pytest.approx(72 * 4.6e-12 * unit)
+    assert float(by_name["all together"][2]) == pytest.approx((report.total_joules or 0.0) * unit)
+    both = meter.compute(["horowitz-45nm-fp32", "loihi"])
+    rows = {row[0]: row[1:] for row in csv.reader(io.StringIO(both.csv("weights")))}
+    assert rows["conv1"][1] == "–"  # Loihi has no price for the encoder
+    assert rows["conv2"][1] != "–"
+    for price in ("lemaire-45nm-int32", pj.hardware.PriceList(name="mine", accumulate=1e-12, spike=1e-12, source="me")):
+        assert "spikes as such" in meter.compute(price).csv("weights")
+    wrong: Any = "wheights"
+    with pytest.raises(PicojouleError, match="did you mean 'weights'"):
+        report.latex(wrong)
+    by_hand = pj.Synapses(
+        {"spike1": pj.Layer("spike1", torch.ones(2, 6, 6))},
+        psi="exact",
+        input_shape=(1, 6, 6),
+        steps=1,
+        encoder_macs=0,
+        dense_macs=0,
+    )
+    other = pj.EnergyMeter(by_hand)
+    other.update(activity)
+    with pytest.raises(PicojouleError, match="ψ was written by hand"):
+        other.compute().latex("weights")
+
+
 def test_memory_prices_charge_the_leak() -> None:
     updates = []
     for neuron in (pj.IF, pj.LIF):
@@ -107,6 +163,9 @@ def test_evaluate_prints_chips_and_latex(tmp_path: Path, command: Command) -> No
     assert all(name in out for name in pj.hardware.names())
     status, out, _ = command("evaluate", run.path, "--trust", "--hardware", "loihi,spinnaker2", "--json")
     assert [chip["hardware"] for chip in json.loads(out)["chips"]] == ["loihi", "spinnaker2"]
+    status, out, _ = command("evaluate", run.path, "--trust", "--by", "weights", "--csv")
+    assert status == 0
+    assert out.splitlines()[1].startswith("conv1,–,")
     status, _, err = command("evaluate", run.path, "--trust", "--hardware", "lohi")
     assert status == 2
     assert "did you mean 'loihi'" in err

@@ -24,6 +24,7 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["p
 IMPORTED_AS = {
     "lightning-fabric": "lightning_fabric",
     "pillow": "PIL",
+    "pytorch-lightning": "pytorch_lightning",
     "scikit-learn": "sklearn",
     "tomli-w": "tomli_w",
     "vl-convert-python": "vl_convert",

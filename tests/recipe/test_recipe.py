@@ -180,3 +180,12 @@ def test_any_recipe_survives_the_round_trip_under_a_name_safe_for_a_folder(
     assert set(recipe.name) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-")
     assert recipe.name[0].isalnum()
     assert len(recipe.name) < 120
+
+
+def test_recipes_with_arguments_of_a_model_are_keys() -> None:
+    """A report groups runs by their recipes."""
+    text = 'model.name = "a:b"\ndata.name = "digits"\nmodel.args = '
+    one, same = (Recipe.loads(text + args) for args in ("{w = 3, l = [1, 2]}", "{l = [1, 2], w = 3}"))
+    other = one.override("model.args.w=4")
+    assert {one: 1, other: 2}[same] == 1
+    assert len({one, same, other}) == 2

@@ -16,7 +16,7 @@ from picojoule.cli.streams import note, show, show_json, show_path, standard_out
 from picojoule.deploy import export
 from picojoule.energy import hardware as price_lists
 from picojoule.energy.hardware import PriceList
-from picojoule.energy.side_by_side import SideBySide
+from picojoule.energy.side_by_side import By, SideBySide
 from picojoule.errors import PicojouleError
 from picojoule.runs import evaluate as evaluation
 from picojoule.runs.deployment import deployment_facts
@@ -67,6 +67,9 @@ def evaluate(
     hardware: Annotated[
         str | None, typer.Option(help="Another price list, several with commas side by side, or all of them.")
     ] = None,
+    by: Annotated[
+        str, typer.Option(help="Layers in --latex, --csv and side by side: firing, or weights as papers list them.")
+    ] = "firing",
     latex: Annotated[bool, typer.Option("--latex", help="Print the energy as a LaTeX table alone.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the energy as CSV alone.")] = False,
     trust: Trusted = False,
@@ -103,10 +106,11 @@ def evaluate(
         return
     if energy is not None:
         bill = energy if chips is None else SideBySide(tuple(energy.priced(chip) for chip in chips))
+        layers = one_of("--by", by, get_args(By))
         if latex or as_csv:
-            tell((bill.latex() if latex else bill.csv()).rstrip())
+            tell((bill.latex(layers) if latex else bill.csv(layers)).rstrip())
             return
-        show(bill.table())
+        show(bill.table() if layers == "firing" else bill.sheet(layers).table())
     print(
         f"accuracy {result.accuracy:.2%}, cross-entropy {result.loss:.4f} on {result.samples:,} {result.split} images"
     )
@@ -192,6 +196,9 @@ def export_run(
         Path | None,
         typer.Option(help="The file; without it, network.nir or network.onnx in RUN; of a shipped network, here."),
     ] = None,
+    reader: Annotated[
+        str, typer.Option(help="For NIR, who is to read it: norse, snntorch, spikingjelly, sinabs; nir for all others.")
+    ] = "nir",
     trust: Trusted = False,
     model: TrustedModel = None,
     as_json: AsJson = False,
@@ -199,6 +206,8 @@ def export_run(
     """Hand a trained network to chips and other tools. Prints the file's path.
 
     Example: `picojoule export runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --to nir --out cnn7.nir`
+
+    Example: `picojoule export runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --to nir --reader sinabs`
     """
     one_of("--to", to, export.names())
     finished = Run.at(run)
@@ -207,7 +216,7 @@ def export_run(
         network = load_model(finished, consent(trust, model))
         place = out or (run if run.is_dir() else Path()) / f"network.{to}"
         facts = _facts(finished, consent(trust, model))
-        path = export.write(network, example, "onnx" if to == "onnx" else "nir", place, note, facts)
+        path = export.write(network, example, "onnx" if to == "onnx" else "nir", place, note, facts, reader)
     if as_json:
         written = {
             "run": str(run),

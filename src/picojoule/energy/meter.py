@@ -21,7 +21,7 @@ from torch import Tensor
 
 from picojoule.energy.hardware import DEFAULT, PriceList
 from picojoule.energy.hardware import get as price_list
-from picojoule.energy.report import EnergyReport, LayerEnergy
+from picojoule.energy.report import EnergyReport, LayerEnergy, WeightEnergy
 from picojoule.energy.side_by_side import SideBySide
 from picojoule.errors import PicojouleError
 from picojoule.spikes.activity import Activity, check_activity
@@ -232,6 +232,10 @@ class EnergyMeter:
             layers=tuple(layers),
             encoder_macs=self.synapses.encoder_macs * steps / self.synapses.steps,
             dense_macs=self.synapses.dense_macs,
+            weights=tuple(
+                WeightEnergy(each, 0.0, 0.0, each.encoder_macs * steps / self.synapses.steps, None, None)
+                for each in self.synapses.weights
+            ),
         )
         return report.priced(prices)
 

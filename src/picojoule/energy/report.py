@@ -10,10 +10,10 @@ from rich.table import Table
 
 from picojoule.energy.hardware import PriceList
 from picojoule.energy.hardware import get as price_list
-from picojoule.energy.side_by_side import BREAK_EVEN, as_html, one_sheet
+from picojoule.energy.side_by_side import BREAK_EVEN, By, as_html, one_sheet
 from picojoule.energy.units import format_joules
 from picojoule.io.tables import Sheet, as_text
-from picojoule.synapses.table import Layer
+from picojoule.synapses.table import Layer, WeightLayer
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,20 @@ class LayerEnergy:
 
 
 @dataclass(frozen=True)
+class WeightEnergy:
+    """The energy of one layer of weights, per sample: what spikes bring to it, what the input does, and its twin's."""
+
+    layer: WeightLayer
+    synops: float
+    joules: float
+    """Of its synaptic operations; what a price list charges for a spike as such belongs to the layer that fires."""
+    encoder_macs: float
+    encoder_joules: float | None
+    ann_joules: float | None
+    """Of the same layer in the dense ReLU twin."""
+
+
+@dataclass(frozen=True)
 class EnergyReport:
     """The energy of a network per sample, by layer and in total, priced by one price list.
 
@@ -86,6 +100,8 @@ class EnergyReport:
     """Multiply-accumulates of the synapses that the input feeds, per sample."""
     dense_macs: int
     """Multiply-accumulates of the dense ReLU twin, per sample."""
+    weights: tuple[WeightEnergy, ...] = ()
+    """The same counts by layers of weights, as papers list them."""
 
     @property
     def neurons(self) -> int:
@@ -199,7 +215,8 @@ class EnergyReport:
         """
         prices = price_list(prices)
         layers = tuple(replace(entry, joules=_joules(prices, entry)) for entry in self.layers)
-        return replace(self, prices=prices, layers=layers)
+        weights = tuple(_weight_energy(prices, layers, entry) for entry in self.weights)
+        return replace(self, prices=prices, layers=layers, weights=weights)
 
     def to_dict(self) -> dict[str, Any]:
         """Return totals and layers as numbers and strings, as `picojoule evaluate --json` prints them."""
@@ -274,29 +291,42 @@ class EnergyReport:
         compared = "" if ratio is None else f", {ratio:.2f} times the dense ReLU twin's"
         return f"Everything together: {format_joules(total)} ({'; '.join(filter(None, [parts, *without]))}){compared}."
 
-    def sheet(self) -> Sheet:
+    def sheet(self, by: By = "firing") -> Sheet:
         """Return the report as a paper prints it: layers, spikes, encoder, neuron updates, total and dense twin.
+
+        Args:
+            by: "firing" for the layers that fire, or "weights" for the layers that their spikes reach, with the input's
+                share and the dense twin's energy of the same layer beside each.
 
         Returns:
             A table; what the price list does not cover is a dash.
-        """
-        return one_sheet(self)
 
-    def latex(self) -> str:
+        Raises:
+            PicojouleError: `by` is neither, or the layers of weights are not known, for ψ was written by hand.
+        """
+        return one_sheet(self, by)
+
+    def latex(self, by: By = "firing") -> str:
         """Write the table of `sheet` as a LaTeX `tabular` of the package booktabs.
+
+        Args:
+            by: As for `sheet`.
 
         Returns:
             The text of the table.
         """
-        return self.sheet().latex()
+        return self.sheet(by).latex()
 
-    def csv(self) -> str:
+    def csv(self, by: By = "firing") -> str:
         """Write the table of `sheet` as CSV with one header line.
+
+        Args:
+            by: As for `sheet`.
 
         Returns:
             The text, energies in the unit of the heading.
         """
-        return self.sheet().csv()
+        return self.sheet(by).csv()
 
     def _repr_html_(self) -> str:
         return as_html(self.sheet())
@@ -309,6 +339,23 @@ def _joules(prices: PriceList, entry: LayerEnergy) -> float:
     """Price the spikes of a layer: the same coefficients as the penalty's, on sums instead of single neurons."""
     targets = zip(entry.layer.targets, entry.synops_by_target, strict=True)
     return sum(prices.per_synop(t) * n for t, n in targets) + prices.per_spike(entry.layer) * entry.spikes
+
+
+def _weight_energy(prices: PriceList, layers: tuple[LayerEnergy, ...], entry: WeightEnergy) -> WeightEnergy:
+    """Price what reaches a layer of weights from all layers that fire."""
+    reached = [
+        (target, synops)
+        for layer in layers
+        for target, synops in zip(layer.layer.targets, layer.synops_by_target, strict=True)
+        if target.name == entry.layer.name
+    ]
+    return replace(
+        entry,
+        synops=sum(synops for _, synops in reached),
+        joules=sum(prices.per_synop(target) * synops for target, synops in reached),
+        encoder_joules=_priced(entry.encoder_macs, prices.multiply_accumulate),
+        ann_joules=_priced(entry.layer.macs, prices.multiply_accumulate),
+    )
 
 
 def _priced(operations: float, joules_each: float | None) -> float | None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from rich.table import Table
 
 from picojoule.energy.hardware import PriceList
+from picojoule.errors import PicojouleError, unknown
 from picojoule.io.tables import Cell, Column, Sheet, as_text
 
 DASH = "–"
+By = Literal["firing", "weights"]
 BREAK_EVEN = (0.15, 1.38)
 """Synaptic operations per synapse and inference below which an SNN spends less than its dense twin, by the hardware's
 assumptions (M. Dampfhoffer et al., Are SNNs really more energy-efficient than ANNs?, IEEE TETCI 2023)."""
@@ -28,6 +30,10 @@ class Bill(Protocol):
     @property
     def layers(self) -> Sequence[Any]:
         """The energy of each layer."""
+
+    @property
+    def weights(self) -> Sequence[Any]:
+        """The energy of each layer of weights."""
 
     @property
     def prices(self) -> PriceList:
@@ -112,21 +118,35 @@ class SideBySide:
     def __len__(self) -> int:
         return len(self.reports)
 
-    def sheet(self) -> Sheet:
+    def sheet(self, by: By = "firing") -> Sheet:
         """Return layers and totals as rows, and chips as columns.
+
+        Args:
+            by: "firing" for the layers that fire, or "weights" for the layers that their spikes or the input reach.
 
         Returns:
             Energies per sample, each column in its own unit.
+
+        Raises:
+            PicojouleError: `by` is neither, or the layers of weights are not known, for ψ was written by hand.
         """
-        return _sheet(self.reports)
+        return _sheet(self.reports, _checked(self.reports[0], by))
 
-    def latex(self) -> str:
-        """Write the table as a LaTeX `tabular` of the package booktabs."""
-        return self.sheet().latex()
+    def latex(self, by: By = "firing") -> str:
+        """Write the table as a LaTeX `tabular` of the package booktabs.
 
-    def csv(self) -> str:
-        """Write the table as CSV with one header line, energies in the unit of the heading."""
-        return self.sheet().csv()
+        Args:
+            by: As for `sheet`.
+        """
+        return self.sheet(by).latex()
+
+    def csv(self, by: By = "firing") -> str:
+        """Write the table as CSV with one header line, energies in the unit of the heading.
+
+        Args:
+            by: As for `sheet`.
+        """
+        return self.sheet(by).csv()
 
     def table(self) -> Table:
         """Make the table that `print` shows."""
@@ -139,15 +159,34 @@ class SideBySide:
         return as_text(self.table())
 
 
-def one_sheet(report: Bill) -> Sheet:
+def _checked(report: Bill, by: str) -> By:
+    """Refuse a table that there is not."""
+    if by not in get_args(By):
+        raise unknown("table", str(by), get_args(By))
+    if by == "weights" and not report.weights:
+        raise PicojouleError(
+            "the layers of weights are not known, for ψ was written by hand: take the synapses that picojoule.trace "
+            "gives, or the table by firing layers"
+        )
+    return by  # type: ignore[return-value]  # one of them
+
+
+def one_sheet(report: Bill, by: By = "firing") -> Sheet:
     """Return the table of one report.
 
     Args:
         report: The report.
+        by: As `EnergyReport.sheet` takes it.
 
     Returns:
-        Layers with neurons, rates and operations, and below them all that is not spikes.
+        Layers with neurons, rates and operations, and below them all that is not spikes; by weights, layers with what
+        spikes, the input and the dense twin cost there.
+
+    Raises:
+        PicojouleError: `by` is neither, or the layers of weights are not known.
     """
+    if _checked(report, by) == "weights":
+        return _by_weights(report)
     column = _energy_column("energy", [report])
     numbers = (EnergyColumn("neurons"), EnergyColumn("rate [%]", scale=100))
     columns = (Column("layer"), *numbers, EnergyColumn("synaptic operations", digits=1), column)
@@ -160,11 +199,45 @@ def one_sheet(report: Bill) -> Sheet:
     return Sheet(columns, tuple(rows), _title(report))
 
 
-def _sheet(reports: Sequence[Bill]) -> Sheet:
+def _by_weights(report: Bill) -> Sheet:
+    """Return the table by layers of weights: accumulates of spikes, multiply-accumulates of the input, and the twin."""
+    energies = tuple(_energy_column(title, [report]) for title in ("energy", "dense ReLU twin"))
+    operations = (EnergyColumn("synaptic operations", digits=1), EnergyColumn("MACs of the input", digits=1))
+    columns = (Column("layer"), *operations, *energies)
+    rows: list[tuple[Cell, ...]] = [
+        (each.layer.title, each.synops or None, each.encoder_macs or None, _of_weights(each), each.ann_joules)
+        for each in report.weights
+    ]
+    spikes = report.joules - sum(each.joules for each in report.weights)
+    if spikes > 1e-9 * report.joules:  # what a list charges for a spike beside its synapses
+        rows.append(("spikes as such", None, None, spikes, None))
+    rows.append(("neuron updates", None, None, report.update_joules, None))
+    rows.append(("all together", report.synops, _macs(report), report.total_joules, report.ann_joules))
+    rows.append((_RATIO, None, None, _ratio(report, columns[-2]), None))
+    return Sheet(columns, tuple(rows), _title(report))
+
+
+def _macs(report: Bill) -> float | None:
+    return sum(each.encoder_macs for each in report.weights) or None
+
+
+def _of_weights(each: Any) -> float | None:
+    """Price what spikes and the input bring to a layer of weights; None where the input's part has no price."""
+    if each.encoder_macs and each.encoder_joules is None:
+        return None
+    priced: float = each.joules + (each.encoder_joules or 0.0)
+    return priced
+
+
+def _sheet(reports: Sequence[Bill], by: By) -> Sheet:
     columns = (Column("layer"), *(_energy_column(report.prices.name, [report]) for report in reports))
     rows: list[tuple[Cell, ...]] = []
-    for number, entry in enumerate(reports[0].layers):
-        rows.append((entry.layer.title, *(report.layers[number].joules for report in reports)))
+    if by == "weights":
+        for number, each in enumerate(reports[0].weights):
+            rows.append((each.layer.title, *(_of_weights(report.weights[number]) for report in reports)))
+    else:
+        for number, entry in enumerate(reports[0].layers):
+            rows.append((entry.layer.title, *(report.layers[number].joules for report in reports)))
     rows.append(("spikes", *(report.joules for report in reports)))
     rows += [(title, *values) for title, values in _apart(reports)]
     rows.append((_RATIO, *(_ratio(report, column) for report, column in zip(reports, columns[1:], strict=True))))

@@ -13,6 +13,7 @@ EXTRA_OF: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("scipy", "sklearn", "tomli", "tomli_w", "typer"), "train"),
         **dict.fromkeys(("altair", "vl_convert"), "report"),
         **dict.fromkeys(("llvmlite", "numba"), "events"),
+        **dict.fromkeys(("pytorch_lightning", "torchmetrics"), "lightning"),
         "nir": "nir",
         **dict.fromkeys(("onnx", "onnxscript"), "onnx"),
         "ray": "ray",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
@@ -55,6 +56,9 @@ class ModelSection(Section):
     """A network of the zoo, or code of the user's own as ``package.module:factory``."""
     args: FactoryArguments = None
     """What the factory of a network of one's own is given beside classes, in_channels, neuron and steps."""
+
+    def __hash__(self) -> int:  # recipes are keys, and the arguments are a dictionary
+        return hash((self.name, json.dumps(self.args, sort_keys=True)))
 
 
 def _usual_pad(known: Mapping[str, Any]) -> int:

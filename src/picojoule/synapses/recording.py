@@ -17,6 +17,8 @@ class SynapticCall:
     """The identity of the weight: the same for every call of one synaptic layer."""
     place: str
     """The operation and its module, in words."""
+    module: str
+    """The name of the module that runs it; that of the operation where the network itself does."""
     fed: tuple[int, ...]
     """The shape of what it was fed."""
     macs: int

@@ -48,6 +48,7 @@ def count_call(
         SynapticCall(
             weight=id(weight),
             place=place,
+            module=(state.path[-1] if state.path else "") or name,
             fed=tuple(x.shape),
             macs=round(everywhere.sum().item()),
             analog_macs=round(analog.sum().item()),

@@ -25,6 +25,46 @@ class Target:
     """How many weights it has, without those that were pruned."""
     outputs: int
     """How many values it puts out for one sample and step."""
+    name: str = ""
+    """Its module's name; empty for a ψ that was written by hand."""
+
+
+@dataclass(frozen=True)
+class WeightLayer:
+    """A layer of weights, as papers list them: a convolution or linear layer.
+
+    Attributes:
+        name: Its module's name.
+        kind: The class of the module, or the operation.
+        macs: Multiply-accumulates in the dense ReLU twin: every synapse once.
+        encoder_macs: Multiply-accumulates of what the input feeds, per sample and traced pass.
+    """
+
+    name: str
+    kind: str
+    macs: int
+    encoder_macs: int
+
+    @property
+    def title(self) -> str:
+        """The name as tables show it."""
+        return titled(self.name, self.kind)
+
+
+def titled(name: str, kind: str) -> str:
+    """Name a layer so that people can read it: the number of one in `nn.Sequential` says nothing without its class.
+
+    Args:
+        name: Its name in `model.named_modules()`.
+        kind: Its class.
+
+    Returns:
+        The name, and the class behind a number.
+
+    >>> titled("features.3", "Conv2d"), titled("conv1", "Conv2d")
+    ('features.3 Conv2d', 'conv1')
+    """
+    return f"{name} {kind}" if kind and name.rpartition(".")[2].isdecimal() else name
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +99,8 @@ class Layer:
 
     @property
     def title(self) -> str:
-        """The name as tables show it: the number of a layer in `nn.Sequential` says nothing without its class."""
-        return f"{self.name} {self.kind}" if self.kind and self.name.rpartition(".")[2].isdecimal() else self.name
+        """The name as tables show it."""
+        return titled(self.name, self.kind)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -90,6 +130,7 @@ class Synapses(Mapping[str, Layer]):
         steps: Time steps in the traced forward pass.
         encoder_macs: Multiply-accumulates of the synapses that the input feeds, per sample and traced pass.
         dense_macs: Multiply-accumulates of the dense ReLU twin: every synapse once, whatever feeds it.
+        weights: The layers of weights in the order in which they run; empty for a ψ that was written by hand.
 
     Raises:
         PicojouleError: `layers` is not a dictionary of `Layer`.
@@ -112,6 +153,7 @@ class Synapses(Mapping[str, Layer]):
         steps: int,
         encoder_macs: int,
         dense_macs: int,
+        weights: tuple[WeightLayer, ...] = (),
     ) -> None:
         if not isinstance(layers, Mapping) or not all(isinstance(layer, Layer) for layer in layers.values()):
             raise PicojouleError("the layers of Synapses are a dictionary of picojoule.Layer by name: give one")
@@ -121,6 +163,7 @@ class Synapses(Mapping[str, Layer]):
         self.steps = steps
         self.encoder_macs = encoder_macs
         self.dense_macs = dense_macs
+        self.weights = weights
 
     def __getitem__(self, name: str) -> Layer:
         return self._layers[name]

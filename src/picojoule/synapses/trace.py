@@ -33,7 +33,7 @@ from picojoule.synapses.rules import Psi
 from picojoule.synapses.rules.declared import passing_rules
 from picojoule.synapses.rules.passing import PassingRule
 from picojoule.synapses.snapshot import unchanged
-from picojoule.synapses.table import Layer, Synapses, Target
+from picojoule.synapses.table import Layer, Synapses, Target, WeightLayer
 from picojoule.synapses.traced_calls import ForwardPassError, record_calls
 
 
@@ -133,6 +133,7 @@ def trace(
     if all(getattr(layer, "samples", None) is None for layer in own.values()):  # else it is bound to one batch size
         _check_other_batch(model, arguments, count, layout, psi, record)
     targets = _targets(recording, count.psi_of, count.samples * steps)
+    dense = _dense_macs(recording.calls, count.samples, layout)
     has_time = layout.has_axis_in(given) or layout.can_loop_over(given, count.samples)
     kinds = {name: type(model.get_submodule(name)).__name__ for name in recording.leaves}
     return Synapses(
@@ -144,7 +145,8 @@ def trace(
         input_shape=given[2 if has_time else 1 :],
         steps=steps,
         encoder_macs=count.encoder_macs,
-        dense_macs=_dense_macs(recording.calls, count.samples, layout),
+        dense_macs=sum(dense.values()),
+        weights=_weight_layers(model, recording.calls, dense, count.samples),
     )
 
 
@@ -252,7 +254,7 @@ def _targets(recording: Recording, psi_of: dict[str, Tensor], times: int) -> dic
                 fan_out = gradient.reshape(-1, *psi.shape)[0].cpu().to(torch.float64)  # map axes come last
                 fan_out = fan_out if psi.is_floating_point() else fan_out.round().to(psi.dtype)
                 outputs = sum(call.outputs for call in calls) // times
-                found[name].append(Target(fan_out, calls[0].weights, outputs))
+                found[name].append(Target(fan_out, calls[0].weights, outputs, calls[0].module))
     return {name: tuple(targets) for name, targets in found.items()}
 
 
@@ -271,12 +273,28 @@ def _check_samples(samples: int, given: tuple[int, ...], layout: TimeLayout) -> 
         )
 
 
-def _dense_macs(calls: list[SynapticCall], samples: int, layout: TimeLayout) -> int:
-    """Count all multiply-accumulates of one step: the ReLU twin has no time."""
+def _dense_macs(calls: list[SynapticCall], samples: int, layout: TimeLayout) -> dict[int, int]:
+    """Count all multiply-accumulates of one step, by the identity of the weight: the ReLU twin has no time."""
     macs: Counter[int] = Counter()
     steps: Counter[int] = Counter()
     for call in calls:
         macs[call.weight] += call.macs
         steps[call.weight] += layout.steps if layout.is_in(call.fed, samples) else 1
     each_step = {weight for weight, n in steps.items() if n % layout.steps == 0}
-    return sum(macs[weight] // (layout.steps if weight in each_step else 1) // samples for weight in macs)
+    return {weight: macs[weight] // (layout.steps if weight in each_step else 1) // samples for weight in macs}
+
+
+def _weight_layers(
+    model: nn.Module, calls: list[SynapticCall], dense: dict[int, int], samples: int
+) -> tuple[WeightLayer, ...]:
+    """Name the layers of weights; two weights of one module are one layer."""
+    modules, found = dict(model.named_modules()), dict[str, WeightLayer]()
+    analog, names = Counter[str](), dict[int, str]()
+    for call in calls:
+        name = names.setdefault(call.weight, call.module)
+        analog[name] += call.analog_macs
+    for weight, name in names.items():
+        kind = type(modules[name]).__name__ if name in modules else ""
+        macs = dense[weight] + (found[name].macs if name in found else 0)
+        found[name] = WeightLayer(name, kind, macs, analog[name] // samples)
+    return tuple(found.values())

@@ -12,6 +12,7 @@ The law is that of recipes (`budget`), with all updates of the loop in the place
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -30,8 +31,8 @@ from picojoule.spikes.watch import watch
 from picojoule.synapses.snapshot import unchanged
 from picojoule.synapses.table import Synapses
 from picojoule.synapses.trace import trace
-from picojoule.training.budget.batch_norm import by_batch_statistics
-from picojoule.training.budget.control_law import ControlLaw, tolerance
+from picojoule.training.budget.batch_norm import by_batch_statistics, recompute_running_averages
+from picojoule.training.budget.control_law import ENOUGH_UPDATES, ControlLaw, tolerance
 from picojoule.training.budget.guard import FLOOR, LayerGuard
 from picojoule.training.loop_arguments import (
     check_inputs,
@@ -159,12 +160,13 @@ class Budget:
     """An energy budget for any training loop: the strength of the penalty is found from update to update.
 
     The first tenth of the updates shows what the network spends without a penalty; then the strength brings it down to
-    the budget and holds it there. What it spends is measured on `sample`, always the same, every few updates.
+    the budget and holds it there. What it spends is measured on `sample`, always the same, every few updates. The
+    learning rate should fall to zero at the end, or the network does not come to rest on the budget.
 
     Args:
         net: The network.
-        sample: A few hundred inputs as the network takes them, on which its energy is measured; with
-            `steps`, inputs over time are [T, B, …].
+        sample: A few hundred training inputs as the network takes them, on which its energy is measured, and the
+            averages of its batch norms; with `steps`, inputs over time are [T, B, …].
         budget: A share of the unpenalised energy (0.3 or "30%"), or joules ("2 uJ").
         updates: How often `step` will be called in all.
         steps: Time steps that one call of the network holds.
@@ -204,8 +206,15 @@ class Budget:
             )
         check_steps(steps)
         check_inputs("sample", sample)
+        if updates < ENOUGH_UPDATES:
+            logging.getLogger("picojoule").warning(
+                "a budget needs about %d updates to be met, and this loop has %d: take more epochs or smaller batches, "
+                "or it may miss by far",
+                ENOUGH_UPDATES,
+                updates,
+            )
         self.net, self._sample, self._steps, self._hardware = net, sample, steps, price_list(hardware)
-        self.synapses = trace(net, _one_sample(sample, steps), steps=steps)
+        self.synapses = trace(net, one_sample(sample, steps), steps=steps)
         self.guard = Guard(self.synapses, classes, kind)
         self._law = ControlLaw(wanted, _STRETCHES, updates // _STRETCHES)
         self._length, self._update = updates // _STRETCHES, 0
@@ -247,18 +256,32 @@ class Budget:
         self._update += 1
         self._law.update(epoch, batch, self._omega() if self._law.needs_estimate(epoch, batch) else None)
         if batch == self._length - 1:
+            self._refresh_batch_norm()
             self._law.finish_epoch(epoch, self.joules(), self._omega())
         elif self._law.needs_measurement(epoch, batch):
+            self._refresh_batch_norm()
             self._law.calibrate(self.joules(), self._omega())
+
+    def _refresh_batch_norm(self) -> None:
+        """Recompute the running averages of batch norms on the sample, for the network as it is now.
+
+        Evaluation goes by these averages. As training leaves them they follow the last few batches, whose noise alone
+        moves the energy by several percent. Before the reference energy is known they stay as they are.
+        """
+        if self._law.reference is None:
+            return
+        with _same_modes(self.net) as frozen:
+            recompute_running_averages(self.net, [self._sample], frozen)
 
     @torch.no_grad()
     def _omega(self) -> float:
         """Measure Ω of the sample by its own batch-norm statistics."""
-        with _same_modes(self.net) as frozen, by_batch_statistics(self.net):
-            for norm in frozen:
-                norm.training = False
-            with watch(self.net, self._steps) as activity:
-                self.net(self._sample)
+        with (
+            _same_modes(self.net) as frozen,
+            by_batch_statistics(self.net, frozen),
+            watch(self.net, self._steps) as activity,
+        ):
+            self.net(self._sample)
         return self.guard.penalty(activity).item()
 
     @torch.no_grad()
@@ -321,7 +344,7 @@ def _same_modes(net: nn.Module) -> Iterator[list[nn.Module]]:
             module.training = on
 
 
-def _one_sample(sample: Tensor, steps: int) -> Tensor:
+def one_sample(sample: Tensor, steps: int) -> Tensor:
     """Take one input; of data over time, [T, B, D] or [T, B, C, H, W], all of its steps."""
     over_time = sample.dim() == 5 or (sample.dim() == 3 and len(sample) == steps)
     return sample[:, :1] if steps > 1 and over_time else sample[:1]
@@ -368,7 +391,7 @@ def suggest_strength(
     inputs, labels = checked_batch(batch)
     if not torch.is_grad_enabled():
         raise PicojouleError("a strength is suggested from gradients, which are off here: call it outside no_grad")
-    penalty = Penalty(trace(net, _one_sample(inputs, steps), steps=steps), kind)
+    penalty = Penalty(trace(net, one_sample(inputs, steps), steps=steps), kind)
     weights = [weight for weight in net.parameters() if weight.requires_grad]
     if not weights:
         raise PicojouleError(

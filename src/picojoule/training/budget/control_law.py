@@ -40,6 +40,8 @@ from picojoule.energy.units import parse_joules
 from picojoule.errors import PicojouleError
 from picojoule.training.learning_rate import cosine_share
 
+ENOUGH_UPDATES = 250
+"""Updates that come down to a budget within a few percent."""
 _REFERENCE = 0.1
 _DESCENDED = 0.85
 _INTEGRAL = 12.0

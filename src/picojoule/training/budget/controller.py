@@ -18,7 +18,7 @@ from picojoule.runs.evaluate import Evaluation
 from picojoule.runs.model import load_weights
 from picojoule.spikes.watch import watch
 from picojoule.training.budget.batch_norm import by_batch_statistics, recompute_running_averages
-from picojoule.training.budget.control_law import ControlLaw
+from picojoule.training.budget.control_law import ENOUGH_UPDATES, ControlLaw
 from picojoule.training.budget.selection import Candidate, Selection
 from picojoule.training.distributed import all_reduced, measure
 from picojoule.training.process import Learner, RunProcess
@@ -30,10 +30,6 @@ AVERAGED_BATCHES = 20
 """Batches of training images, always the same, over which the running averages of batch norms are recomputed."""
 CHECKED_IMAGES = 1000
 """Validation images, about, on which the energy is measured within an epoch."""
-
-
-ENOUGH_UPDATES = 250
-"""Updates of a run that come down to a budget within a few percent."""
 
 
 def few_updates(recipe: Recipe, batches: int) -> str | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import nir
 import numpy as np
@@ -11,23 +12,39 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, fx
 
+from picojoule.deploy.export.nir.readers import Reader
 from picojoule.deploy.graph.nodes import enclosing_modules, operation_name
 from picojoule.deploy.graph.refusal import Unsupported
+
+Readout = Literal["mean", "sum"]
 
 
 @dataclass(frozen=True, eq=False)
 class Current:
-    """What flows at one place of the network: the sum of what nodes put out, plus a constant [B, …] in float64."""
+    """What flows at one place of the network: the sum of what nodes put out, plus a constant [B, …] in float64.
+
+    Over T time steps the constant is [T·B, …], whether the network has [T·B, …] or, split, [T, B, …] there.
+    """
 
     sources: tuple[str, ...]
     constant: Tensor
     shared: bool = False
     """Whether something else reads it too, so that its node must stay as it is."""
+    steps: int = 1
+    split: bool = False
+    readout: Readout | None = None
+    """What the network made of the steps, where it has read them out."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
+        """The shape of one sample in one step."""
         return tuple(self.constant.shape[1:])
+
+    @property
+    def full_shape(self) -> tuple[int, ...]:
+        """The shape that the network has there."""
+        rows = len(self.constant)
+        return (self.steps, rows // self.steps, *self.shape) if self.split else (rows, *self.shape)
 
 
 @dataclass(eq=False)
@@ -48,9 +65,14 @@ class PendingLayer:
 
 
 class GraphBuilder:
-    """What the rules of translation add nodes and edges to."""
+    """What the rules of translation add nodes and edges to.
 
-    def __init__(self) -> None:
+    Args:
+        reader: The program that is to read the graph.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
         self.nodes: dict[str, nir.NIRNode | PendingLayer] = {}
         self.edges: list[tuple[str, str]] = []
         self.node: fx.Node
@@ -68,7 +90,7 @@ class GraphBuilder:
         Returns:
             The current behind the node.
         """
-        return Current((self.add(name or self.place(), node, x.sources),), constant)
+        return replace(x, sources=(self.add(name or self.place(), node, x.sources),), constant=constant, shared=False)
 
     def place(self) -> str:
         """Name the innermost module around the operation, or the operation if the network itself calls it.
@@ -139,18 +161,6 @@ def float32_array(tensor: Tensor) -> NDArray[np.float32]:
         The array.
     """
     return np.ascontiguousarray(tensor.numpy(), dtype=np.float32)
-
-
-def neurons(v_threshold: NDArray[np.float32]) -> nir.IF:
-    """Make neurons without memory of their own that fire at v > v_threshold.
-
-    Args:
-        v_threshold: The threshold of each neuron.
-
-    Returns:
-        The node.
-    """
-    return nir.IF(r=np.ones_like(v_threshold), v_threshold=v_threshold, v_reset=np.zeros_like(v_threshold))
 
 
 def checked_by_nir(node: nir.NIRNode) -> bool:

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from picojoule.deploy.export.nir.builder import Current, GraphBuilder, PendingLayer, float32_array, neurons
+from picojoule.deploy.export.nir.builder import Current, GraphBuilder, PendingLayer, Readout, float32_array
+from picojoule.deploy.export.nir.readers import MEMORYLESS
 from picojoule.deploy.graph.batch_norm import scale_and_shift
 from picojoule.deploy.graph.pools import Pool, is_over_map
 from picojoule.deploy.graph.refusal import Unsupported
@@ -40,18 +41,24 @@ def synapses(builder: GraphBuilder, x: Current, weight: Tensor, bias: Tensor | N
         raise Unsupported(because="a linear layer on more than one axis")
     each = constant[0].flatten(1)[:, 0] if constant.dim() > 2 else constant[0]
     uniform = torch.equal(constant, each.view(-1, *[1] * (constant.dim() - 2)).expand_as(constant))
-    layer = PendingLayer(weight.clone(), each.clone() if uniform else torch.zeros_like(each), _writer(x, *settings))
+    layer = PendingLayer(
+        weight.clone(), each.clone() if uniform else torch.zeros_like(each), _writer(builder, x, *settings)
+    )
     return builder.current(None, layer, x, torch.zeros_like(constant) if uniform else constant)
 
 
-def _writer(x: Current, *settings: Any) -> Callable[..., nir.NIRNode]:
-    dims = len(x.shape) - 1
+def _writer(builder: GraphBuilder, x: Current, *settings: Any) -> Callable[..., nir.NIRNode]:
+    dims, reader = len(x.shape) - 1, builder.reader
     if not dims:
-        return lambda weight, bias: nir.Affine(weight, bias) if bias.any() else nir.Linear(weight)
+        always = not reader.knows(nir.Linear)
+        return lambda weight, bias: nir.Affine(weight, bias) if always or bias.any() else nir.Linear(weight)
     usual: list[Any] = [[1] * dims, [0] * dims, [1] * dims, 1]
     stride, padding, dilation, groups = [*settings, *usual[len(settings) :]]
     if isinstance(padding, str):
         raise Unsupported(because=f"a convolution with padding={padding!r}")
+    if (groups > 1 and not reader.groups) or (dims == 1 and not reader.knows(nir.Conv1d)):
+        kind = "a convolution with groups" if groups > 1 else "a convolution over one axis"
+        raise Unsupported("use Conv2d without groups, or take no reader", because=f"{kind}, which {reader.name} lacks")
     place = [tuple(p) if len(p) == dims else tuple(p) * dims for p in (stride, padding, dilation)]
     if dims == 1:
         (step,), (border,), (gap,) = place
@@ -90,7 +97,35 @@ def scaled(builder: GraphBuilder, x: Current, factor: Any) -> Current:
         layer.weight *= each.view(-1, *[1] * (layer.weight.dim() - 1))
         layer.bias *= each
         return replace(x, constant=constant)
-    return builder.current(None, nir.Scale(float32_array(scale)), x, constant)
+    return builder.current(None, _scale(builder, x, scale), x, constant)
+
+
+def _scale(builder: GraphBuilder, x: Current, scale: Tensor) -> nir.NIRNode:
+    """Make a node that scales; where the reader has none, a convolution or linear layer of a diagonal."""
+    if builder.reader.knows(nir.Scale):
+        return nir.Scale(float32_array(scale))
+    each = _by_channel(scale)
+    if each is None or len(x.shape) not in (1, 3):
+        raise Unsupported(
+            "scale by channel, or take no reader",
+            because=f"a scale of single values, which {builder.reader.name} lacks",
+        )
+    return _diagonal(x, each)
+
+
+def _diagonal(
+    x: Current,
+    each: Tensor,
+    kernel: Sequence[int] = (1, 1),
+    stride: Sequence[int] = (1, 1),
+    pad: Sequence[int] = (0, 0),
+) -> nir.NIRNode:
+    """Make a layer whose weights connect each channel with itself alone."""
+    weight, bias = float32_array(torch.diag(each)), np.zeros(len(each), np.float32)
+    if len(x.shape) == 1:
+        return nir.Affine(weight, bias)
+    wide = np.ascontiguousarray(np.broadcast_to(weight[:, :, None, None], (*weight.shape, *kernel)))
+    return nir.Conv2d(x.shape[1:], wide, tuple(stride), tuple(pad), (1, 1), 1, bias)
 
 
 def divided(builder: GraphBuilder, x: Current, by: Any, **kwargs: Any) -> Current:
@@ -137,11 +172,11 @@ def added(builder: GraphBuilder, x: Any, y: Any, alpha: float = 1) -> Current:
     if not isinstance(y, Current):
         return shifted(builder, x, y * alpha)
     y = y if alpha == 1 else scaled(builder, y, alpha)
-    if x.shape != y.shape:
+    if x.full_shape != y.full_shape:
         raise Unsupported(because="a sum of maps of different shapes")
     if set(x.sources) & set(y.sources):
-        y = builder.current(None, nir.Scale(np.ones(y.shape, np.float32)), y, y.constant)
-    return Current((*x.sources, *y.sources), x.constant + y.constant, shared=True)
+        y = builder.current(None, _scale(builder, y, torch.ones(y.shape)), y, y.constant)
+    return replace(x, sources=(*x.sources, *y.sources), constant=x.constant + y.constant, shared=True)
 
 
 def subtracted(builder: GraphBuilder, x: Any, y: Any, alpha: float = 1) -> Current:
@@ -213,30 +248,43 @@ def max_pool(
         Unsupported: If it takes anything but spikes, or has dilation or ceil_mode.
     """
     pool = Pool.of_sizes(2, size, stride, padding, dilation, ceil_mode=ceil_mode)
-    spikes = len(x.sources) == 1 and isinstance(builder.nodes[x.sources[0]], nir.IF) and not x.constant.any()
+    fires = isinstance(builder.nodes[x.sources[0]], nir.IF | nir.LIF)  # once at most in a step, or it is refused before
+    spikes = len(x.sources) == 1 and fires and not x.constant.any()
     if not spikes or not pool.is_even or pool.is_dilated:
         raise Unsupported(because="a max pool of anything but spikes, or with dilation or ceil_mode")
     counted = _pooled(builder, nir.SumPool2d, x, pool, f"{builder.place()}.sum")
-    v_threshold = np.full(counted.shape, np.nextafter(np.float32(1), np.float32(0)))
-    return builder.current(None, neurons(v_threshold), counted, counted.constant)
+    relays = builder.reader.neurons(replace(MEMORYLESS, leak=0.0), np.ones(counted.shape), x.steps)  # none keeps a rest
+    return builder.current(None, relays, counted, counted.constant)
 
 
 def mean(builder: GraphBuilder, x: Current, axes: Sequence[int] | None = None, keep: bool = False, **_: Any) -> Current:
-    """Translate a mean over the map."""
+    """Translate a mean over the map, or over the time steps."""
+    if x.split and list(axes or ()) == [0] and not keep:
+        return _read_out(x, "mean")
     return _over_map(builder, nir.AvgPool2d, x, axes, keep)
 
 
 def total(
     builder: GraphBuilder, x: Current, axes: Sequence[int] | None = None, keep: bool = False, **_: Any
 ) -> Current:
-    """Translate a sum over the map."""
+    """Translate a sum over the map, or over the time steps."""
+    if x.split and list(axes or ()) == [0] and not keep:
+        return _read_out(x, "sum")
     return _over_map(builder, nir.SumPool2d, x, axes, keep)
+
+
+def _read_out(x: Current, how: Readout) -> Current:
+    """Note that the steps are read out: the graph is one step, and whoever runs it takes the mean or sum."""
+    by_step = x.constant.unflatten(0, (x.steps, -1))
+    constant = by_step.mean(0) if how == "mean" else by_step.sum(0)
+    return replace(x, constant=constant, steps=1, split=False, readout=how, shared=True)
 
 
 def _over_map(
     builder: GraphBuilder, kind: type[nir.NIRNode], x: Current, axes: Sequence[int] | None, keep: bool
 ) -> Current:
-    if len(x.shape) != 3 or not is_over_map(axes or (), 4):
+    axes = [axis - x.split if axis > 0 else axis for axis in axes or ()]
+    if len(x.shape) != 3 or not is_over_map(axes, 4):
         raise Unsupported(because="a mean or sum over other axes than height and width")
     pooled = _pooled(builder, kind, x, Pool.of_sizes(2, x.shape[1:]))
     return pooled if keep else _flat(builder, pooled)
@@ -247,6 +295,11 @@ def _pooled(builder: GraphBuilder, kind: type[nir.NIRNode], x: Current, pool: Po
         raise Unsupported(because="a pool of anything but maps of channels, height and width")
     divisor = 1 if kind is nir.SumPool2d else None
     constant = nn.functional.avg_pool2d(x.constant, pool.kernel, pool.stride, pool.padding, divisor_override=divisor)
+    if not builder.reader.knows(kind):
+        each = torch.full(
+            (x.shape[0],), 1.0 if kind is nir.SumPool2d else 1 / math.prod(pool.kernel), dtype=torch.float64
+        )
+        return builder.current(name, _diagonal(x, each, pool.kernel, pool.stride, pool.padding), x, constant)
     make: Any = kind
     sizes = (np.array(size) for size in (pool.kernel, pool.stride, pool.padding))
     return builder.current(name, make(*sizes), x, constant)
@@ -258,12 +311,13 @@ def reshaped(builder: GraphBuilder, x: Current, *_: Any, **__: Any) -> Current:
     Raises:
         Unsupported: If it is another change of shape.
     """
-    after = tuple(builder.node.meta["val"].shape)
-    if after == tuple(x.constant.shape):
-        return x
-    if after != (len(x.constant), math.prod(x.shape)):
-        raise Unsupported(because="a change of shape other than flattening")
-    return _flat(builder, x)
+    after, rows = tuple(builder.node.meta["val"].shape), len(x.constant)
+    for split, lead in ((False, (rows,)), (True, (x.steps, rows // x.steps))):
+        if after[: len(lead)] == lead and (x.steps > 1 or split is x.split):
+            x, rest = replace(x, split=split), after[len(lead) :]
+            if rest in (x.shape, (math.prod(x.shape),)):
+                return x if rest == x.shape else _flat(builder, x)
+    raise Unsupported(because="a change of shape other than flattening")
 
 
 def _flat(builder: GraphBuilder, x: Current) -> Current:
@@ -272,7 +326,31 @@ def _flat(builder: GraphBuilder, x: Current) -> Current:
     return builder.current(f"{place}.flatten" if x.sources[0] == place else None, flatten, x, flat)
 
 
+def for_each_step(builder: GraphBuilder, x: Any, *sizes: Any, **kwargs: Any) -> Current:
+    """Translate what gives the same sample to each time step: cat, stack, repeat, expand, and the axis for it.
+
+    Raises:
+        Unsupported: If it joins or repeats anything else.
+    """
+    name, parts = str(builder.node.target).split(".")[1], list(x) if isinstance(x, list | tuple) else [x]
+    first = parts[0]
+    after = tuple(builder.node.meta["val"].shape)
+    rows, dims = len(first.constant), len(first.shape) + 1
+    same = isinstance(first, Current) and all(part is first for part in parts)
+    if not same or first.steps > 1 or after[len(after) - len(first.shape) :] != first.shape:
+        raise Unsupported(
+            REMEDIES.get(name), because="what joins or repeats anything but one sample for each time step"
+        )
+    split = len(after) == dims + 1
+    steps = after[0] if split else after[0] // rows
+    if split and after[1] != rows:
+        raise Unsupported(because="what repeats samples in another order than step by step")
+    repeated = torch.cat([first.constant] * steps)
+    return Current(first.sources, repeated, shared=True, steps=steps, split=split, readout=first.readout)
+
+
 SUMS = frozenset(["add", "sub", "rsub"])
+JOINS = frozenset(["cat", "stack"])
 EITHER_SIDE = SUMS | {"mul"}
 """Operations in which a constant may stand in front of the current."""
 RULES: dict[str, Callable[..., Current]] = {
@@ -290,6 +368,7 @@ RULES: dict[str, Callable[..., Current]] = {
     "adaptive_avg_pool2d": adaptive_average_pool,
     "_adaptive_avg_pool2d": adaptive_average_pool,
     **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices"), max_pool),
+    **dict.fromkeys(("cat", "stack", "repeat", "expand", "unsqueeze"), for_each_step),
     "mean": mean,
     "sum": total,
 }
