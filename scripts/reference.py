@@ -36,7 +36,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Rules": ("rules", "declare_rule"),
     "Train": ("Recipe", "fit", "Run", "Reporter", "data", "zoo", "sparse", "dense"),
     "Evaluate": ("evaluate", "Evaluation", "infer", "load_model"),
-    "Search": ("sweep", "frontier", "Plan", "pick", "Limits", "tradeoff", "report"),
+    "Search": ("sweep", "frontier", "Plan", "pick", "Limits", "tradeoff"),
+    "Look": ("plot", "report"),
     "Deploy": ("convert", "events", "export"),
     "Other": ("PicojouleError", "peers"),
 }
