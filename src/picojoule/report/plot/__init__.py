@@ -5,9 +5,9 @@ notebook, and saved by `save` as SVG, PDF and PNG.
 """
 
 from picojoule.report.pictures import save
-from picojoule.report.plot.maps import energy_maps, rate_maps
-from picojoule.report.plot.potentials import Potentials, potentials, watch_potentials
-from picojoule.report.plot.raster import raster
-from picojoule.report.plot.rates import rates
+from picojoule.report.plot.map_charts import energy_maps, rate_maps
+from picojoule.report.plot.potentials_chart import Potentials, potentials, watch_potentials
+from picojoule.report.plot.raster_chart import raster
+from picojoule.report.plot.rates_chart import rates
 
 __all__ = ["Potentials", "energy_maps", "potentials", "raster", "rate_maps", "rates", "save", "watch_potentials"]

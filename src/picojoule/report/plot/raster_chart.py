@@ -76,7 +76,8 @@ def raster(
 
 def _thinned(count: int, most: int) -> torch.Tensor:
     """Choose which of the neurons are shown, spread evenly."""
-    return torch.linspace(0, count - 1, min(count, most)).round().long().unique()
+    shown: torch.Tensor = torch.linspace(0, count - 1, min(count, most)).round().long().unique()
+    return shown
 
 
 def _nonzero(fired: torch.Tensor) -> tuple[list[int], list[int], list[float]]:

@@ -137,4 +137,4 @@ def _histogram(name: str, values: Tensor, threshold: float, width: int) -> alt.L
         .mark_rule(color=VERMILION, strokeWidth=2)
         .encode(x="threshold:Q", tooltip=[alt.Tooltip("threshold:Q")])
     )
-    return alt.layer(bars, rule)
+    return alt.LayerChart(layer=[bars, rule])
