@@ -23,7 +23,7 @@ export PYTHONUTF8 := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help check test fuzz demo bench browser peers agreement wheel lint types layers clean
+.PHONY: help check test fuzz demo docs bench browser peers agreement wheel lint types layers clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -35,6 +35,7 @@ check: lint types layers  ## lint, types, layers and the fast tests
 
 test: lint types layers browser  ## everything: check, the slow tests, other frameworks, and the wheel in a clean environment
 	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
+	$(MAKE) docs
 	$(MAKE) peers
 	$(MAKE) wheel
 
@@ -45,6 +46,10 @@ fuzz: $(INSTALLED)  ## random networks, recipes, command lines and files against
 
 demo: $(INSTALLED)  ## train without and with the penalty, print the two bills, write demo/report.html
 	$(BIN)/picojoule demo --out demo
+
+docs: $(INSTALLED)  ## build the site into build/site: a broken link, a stale page or a public name without a docstring fails
+	$(BIN)/python scripts/reference.py --check
+	$(BIN)/zensical build --strict --clean
 
 bench: $(INSTALLED)  ## run every benchmark
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
@@ -103,5 +108,5 @@ $(PEERS_VENV)/.installed $(SINABS_VENV)/.installed: .venv-%/.installed: requirem
 	touch $@
 
 clean:  ## remove the virtual environments, builds and caches
-	rm -rf $(VENV) $(PEERS_VENV) $(SINABS_VENV) build demo dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .cache $(VENV) $(PEERS_VENV) $(SINABS_VENV) build demo dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2> /dev/null || true

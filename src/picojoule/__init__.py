@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from picojoule.deploy.convert import convert
     from picojoule.energy.metric import EnergyMetric
     from picojoule.recipe import Recipe
+    from picojoule.report import plot
     from picojoule.runs.evaluate import Evaluation, evaluate
     from picojoule.runs.folder import Run
     from picojoule.runs.infer import infer
@@ -99,6 +100,7 @@ __all__ = [
     "load_model",
     "peers",
     "pick",
+    "plot",
     "report",
     "rules",
     "schedule",
@@ -116,6 +118,7 @@ _LAZY_MODULES = {
     "data": "picojoule.data",
     "events": "picojoule.deploy.events",
     "export": "picojoule.deploy.export",
+    "plot": "picojoule.report.plot",
     "report": "picojoule.report",
     "schedule": "picojoule.training.strength_schedule",
     "sweep": "picojoule.search.sweep",

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import picojoule
-from picojoule.cli import data, networks, packs, pages, runs, schemas, streams, template
+from picojoule.cli import data, machine, networks, packs, pages, runs, schemas, streams, template
 from picojoule.errors import PicojouleError, memory_ran_out
 from picojoule.io.extras import explained
 from picojoule.io.signals import CTRL_C, Interrupted, started
@@ -46,6 +46,8 @@ app.command()(runs.sweep)
 app.command()(networks.evaluate)
 app.command()(networks.infer)
 app.command("report")(pages.write_report)
+app.command("show")(pages.show_run)
+app.command("doctor")(machine.examine)
 app.command("export")(networks.export_run)
 app.command("frontier")(runs.walk_frontier)
 app.command("pick")(networks.pick_network)

@@ -7,8 +7,20 @@ from typing import Annotated, get_args
 
 import typer
 
-from picojoule.cli.options import Address, AsJson, FolderOfRuns, On, Workers, one_of
+from picojoule.cli.options import (
+    Address,
+    AsJson,
+    FinishedRun,
+    FolderOfRuns,
+    On,
+    Trusted,
+    TrustedModel,
+    Workers,
+    consent,
+    one_of,
+)
 from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, tell, transfer_bar
+from picojoule.runs.result import Split
 from picojoule.search.sweep import Where
 
 paper_app = typer.Typer(
@@ -38,6 +50,33 @@ def write_report(
         show(sheet.table())
     note(", ".join(f"{number:,} {state}" for state, number in written.collection.counts.items() if number))
     show_path(written.page)
+
+
+def show_run(
+    run: FinishedRun,
+    images: Annotated[int, typer.Option(help="How many images of the split it is shown.")] = 32,
+    split: Annotated[str, typer.Option(help="test or validation.")] = "test",
+    out: Annotated[Path | None, typer.Option(help="The folder of the pictures; RUN/pictures unless given.")] = None,
+    trust: Trusted = False,
+    model: TrustedModel = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a trained network at work: raster, firing rates, dead neurons, rate and energy maps, potentials.
+
+    Writes each picture as SVG, PDF and PNG, and prints their paths.
+
+    Example: `picojoule show runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --images 16 --out pictures`
+    """
+    from picojoule.report.network_pictures import show_network  # brings the plotting library
+
+    part = one_of("--split", split, get_args(Split))
+    with standard_output_kept():  # a model may print; standard output is the command's
+        pictures = show_network(run, out, images=images, split=part, trust=consent(trust, model))
+    if as_json:
+        show_json({"run": str(run), "pictures": [str(path) for path in pictures]})
+        return
+    for path in pictures:
+        show_path(path)
 
 
 @paper_app.command("list")

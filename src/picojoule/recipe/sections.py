@@ -71,14 +71,19 @@ class DataSection(Section):
     """``[data]``: the data set, how much of it, and what is done to its images."""
 
     name: DataName
+    """A data set of picojoule, ``folder:PATH``, ``FILE.npz``, ``package.module:factory``, or ``own`` (from Python)."""
     limit: int | None = Field(default=None, ge=1, le=10**9)
     """Train on a class-balanced subset of that many images; None is all of them."""
     limit_validation: int | None = Field(default=None, ge=1, le=10**9)
+    """Validate on such a subset; None is all validation images."""
     limit_test: int | None = Field(default=None, ge=1, le=10**9)
-    """Evaluate on such subsets."""
+    """Test on such a subset; None is all test images."""
     augment: bool = False
+    """Change the training images at random (RandAugment), anew in every epoch."""
     randaugment_n: int = Field(default=2, ge=1, le=15)
+    """RandAugment's N: how many changes an image gets."""
     randaugment_m: int = Field(default=9, ge=1, le=29)
+    """RandAugment's M: how strong they are, of 30."""
     normalize: bool = True
     """Per-channel mean and standard deviation of the training set."""
     pad: int = Field(default_factory=_usual_pad, ge=0, le=1024)
@@ -141,17 +146,26 @@ class NeuronSection(Section):
     """``[neuron]``: the kind of neuron, its threshold, surrogate gradient and time steps."""
 
     kind: Literal["spike", "relu", "qrelu", "if", "lif"] = "spike"
+    """Of a single step (spike), its dense twin (relu), a quantised ReLU to be converted (qrelu); over time: if, lif."""
     steps: int = Field(default=1, ge=1, le=MOST_STEPS)
     """The image is given in each as a constant current; the logits are averaged over them."""
     threshold: Number = 1.0
+    """The potential at which a neuron fires."""
     surrogate: SurrogateName = "s3nn"
+    """What stands in for the derivative of the spike."""
     alpha: Number = Field(default=0.25, gt=0)
+    """A parameter of the surrogate, where it has one of this name."""
     tau: Number = Field(default=0.6, gt=0)
+    """A parameter of the surrogate, where it has one of this name."""
     # Of the membrane potential, for "if" and "lif" only; what is left out is as `IF` and `LIF` have it.
     leak: Number | None = Field(default=None, ge=0, le=1)
+    """The share of its potential that a neuron loses in each step; for "if" and "lif"."""
     reset: Literal["subtract", "zero"] | None = None
+    """What a spike does to the potential: take the threshold away, or set it to zero; for "if" and "lif"."""
     max_spikes: int | None = Field(default=None, ge=1, le=10**9)
+    """How many spikes a neuron may emit in one step; for "if" and "lif"."""
     floor: Number | None = Field(default=None, le=0)
+    """The least potential; for "if" and "lif"."""
 
 
 MEMBRANE_KEYS = ("leak", "reset", "max_spikes", "floor")
@@ -162,21 +176,28 @@ class OptimizerSection(Section):
     """``[optimizer]``: Adam, or SGD with momentum 0.9."""
 
     name: Literal["adam", "sgd"] = "adam"
+    """Adam, or SGD with momentum 0.9."""
     lr: Number = Field(default=1e-3, gt=0)
+    """The learning rate of the first epoch; it falls by a cosine to nearly 0 in the last."""
     weight_decay: Number = Field(default=1e-4, ge=0)
+    """λ_WD, added to the gradient as L2 (coupled, also with Adam)."""
     decay_batch_norm: bool = False
-    """The paper's B_BN."""
+    """Whether weight decay takes batch norm's parameters too: the paper's B_BN."""
 
 
 class PenaltySection(Section):
     """``[penalty]``: what is charged for spikes, and how much of it: a strength, a target or a budget."""
 
     kind: Literal[PenaltyKind, "target"] = "syn"
+    """What is charged: each synapse that a spike reaches (syn), each spike (total), layers alike (balance); target."""
     p: Number = Field(default=1.0, ge=1, le=LARGEST_P)
+    """The exponent of the spikes."""
     strength: Number = Field(default=0.0, ge=0)
     """λ', on the normalised penalty; 0 is the baseline."""
     normalized: bool = True
+    """Whether the penalty is divided by its value where every neuron fires."""
     schedule: Literal["linear", "constant"] = "linear"
+    """Whether the strength rises evenly from epoch to epoch, or is the same in all."""
     target: Number | None = Field(default=None, gt=0)
     """Of kind "target": synaptic operations per image, or, where there is a reference, a multiple of its operations."""
     reference: RunName | None = None
@@ -197,18 +218,22 @@ class EnergySection(Section):
     """``[energy]``: how synaptic operations are counted and priced."""
 
     psi: Psi = "exact"
-    """One convention for the bill and the penalty."""
+    """How the synapses that a spike reaches are counted: one convention for the bill and the penalty."""
     hardware: HardwareName = hardware.DEFAULT
+    """The price list."""
 
 
 class TrainingSection(Section):
     """``[training]``: how long, in which batches, in which precision, and from which weights."""
 
     epochs: int = Field(default=150, ge=1, le=100_000)
+    """How many times all training images are shown."""
     batch_size: int = Field(default=100, ge=2, le=100_000)
+    """Images per update; the last batch may be smaller."""
     precision: Literal["auto", "32", "bf16-mixed"] = "auto"
+    """float32, or mixed with bfloat16; "auto" mixes where the machine computes in bfloat16 itself."""
     threads: int = Field(default=2, ge=1, le=1024)
-    """Fixed, because the order of floating-point sums depends on it."""
+    """Threads of a run on a CPU: fixed, because the order of floating-point sums depends on it."""
     start_from: RunName | None = None
     """A finished run in the same folder, whose weights are the first ones of this run."""
     kernels: Literal["auto", "measured", "dense"] | None = None
@@ -219,6 +244,7 @@ class Content(Section):
     """All keys of a recipe, each valid by itself; whether they go together is for `Recipe` to say."""
 
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
+    """Of everything that is drawn at random: weights, the order of the images, dropout, augmentation."""
     model: ModelSection
     data: DataSection
     neuron: NeuronSection = NeuronSection()

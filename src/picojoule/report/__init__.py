@@ -11,6 +11,7 @@ from picojoule.report.comparison import Comparison
 from picojoule.report.curve import Curve, Point, mean_table
 from picojoule.report.equal_energy import accuracy_table, difference_table, differences, nearest_level
 from picojoule.report.group import RunGroup, curves, run_groups
+from picojoule.report.network_pictures import show_network
 from picojoule.report.pictures import save
 from picojoule.report.scores import score, score_table, seed_table
 from picojoule.report.write import Report, write
@@ -39,5 +40,6 @@ __all__ = [
     "score_table",
     "seed_table",
     "shares",
+    "show_network",
     "write",
 ]
