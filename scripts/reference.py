@@ -38,6 +38,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Evaluate": ("evaluate", "Evaluation", "infer", "load_model"),
     "Search": ("sweep", "frontier", "Plan", "pick", "Limits", "tradeoff"),
     "Look": ("plot", "report"),
+    "In Lightning": ("EnergyCallback", "EnergyMetric"),
     "Deploy": ("convert", "events", "export"),
     "Other": ("PicojouleError", "peers"),
 }
@@ -266,7 +267,7 @@ def python_names() -> dict[str, str]:
     pages = {}
     for title, names in GROUPS.items():
         blocks = [block for name in names if name in pj.__all__ for block in _blocks(name)]
-        pages[f"python/{title.lower()}.md"] = made(title, "\n\n".join(blocks))
+        pages[f"python/{title.lower().split()[-1]}.md"] = made(title, "\n\n".join(blocks))
     return pages
 
 
