@@ -30,11 +30,12 @@ MAKEFLAGS += --no-builtin-rules
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
 
+# The examples of a document build on each other, and Ray's tests share a cluster: one worker runs a whole file.
 check: lint types layers  ## lint, types, layers and the fast tests
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not slow"
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not slow"
 
 test: lint types layers browser  ## everything: check, the slow tests, other frameworks, and the wheel in a clean environment
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile
 	$(MAKE) docs
 	$(MAKE) peers
 	$(MAKE) wheel

@@ -30,6 +30,7 @@ def test_a_missing_package_comes_with_the_command_that_installs_it(
     known = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "nir" else known(name))
     assert json.loads(command("doctor", "--json")[1])["extras"]["nir"] == ["nir"]
+    monkeypatch.setenv("COLUMNS", "200")
     _, out, _ = command("doctor")
     assert "lacks nir" in out
     assert "pip install 'picojoule[nir]'" in out

@@ -213,7 +213,7 @@ def _name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-NOT_OF_PYTORCH = {"_exit", "_wait"}  # of `os`, and of a class's other instances
+NOT_OF_PYTORCH = {"_exit", "_wait", "_asdict", "_replace"}  # of `os`, of a class's other instances, of named tuples
 STRINGS = {name for _, name in OWNERS.values() if _is_private(name)} | BY_BEHAVIOUR
 
 

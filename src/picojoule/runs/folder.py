@@ -126,7 +126,7 @@ class Run:
             PicojouleError: If it is not a run's folder.
         """
         given = as_path("a run", path)
-        run = cls(given if given.exists() else pretrained.folder(given.as_posix()) or given)
+        run = cls(given if os.path.exists(given) else pretrained.folder(given.as_posix()) or given)
         missing = "it has no recipe.toml"
         if files.is_file(run.path / RECIPE):
             return run

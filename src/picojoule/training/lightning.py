@@ -55,7 +55,7 @@ class EnergyCallback(_Callback):  # type: ignore[misc]  # one of two packages ha
     Raises:
         PicojouleError: Lightning is not installed, an argument is not valid, or both strength and budget are given.
 
-    >>> import picojoule as pj
+    >>> import torch, picojoule as pj
     >>> callback = pj.EnergyCallback(torch.rand(1, 4), strength=2.0)
     >>> callback.report is None
     True
