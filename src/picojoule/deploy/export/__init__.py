@@ -94,11 +94,13 @@ def write(
     if not os.path.isdir(path.parent):
         raise PicojouleError(f"the folder {path.parent} does not exist: make it, or choose another file with --out")
     check_destination(path)
+    if facts is not None:
+        check_destination(beside(path))
     metadata = None if facts is None else json.dumps(facts, allow_nan=False)
     content = to_onnx(model, example, metadata) if to == "onnx" else _nir_file(model, example, say, metadata)
+    write_atomically(path, content)  # first: where there is no room, no metadata of a missing file are left
     if facts is not None:
         write_atomically(beside(path), f"{json.dumps(facts, indent=2, ensure_ascii=False)}\n".encode())
-    write_atomically(path, content)
     return path
 
 
