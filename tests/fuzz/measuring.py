@@ -177,6 +177,9 @@ def penalised(made: Built, outcome: Outcome, synapses: pj.Synapses) -> None:
             _check_words(outcome, "penalty", str(refusal))
             return
         except Exception as error:
+            if not _trains_again(made, synapses):
+                outcome.notes.append("no network: it can be trained once only")
+                return
             outcome.failures.append((f"penalty raised {type(error).__name__}", str(error)[:300]))
             return
         rough = spec.dtype in ("half", "bfloat16")
@@ -202,6 +205,15 @@ def _is_rounding(spec: Spec) -> bool:
     with contextlib.suppress(Refused):
         penalised(made, outcome, counted(made, outcome, expected))
     return "penalised" in outcome.notes and not outcome.failures
+
+
+def _trains_again(made: Built, synapses: pj.Synapses) -> bool:
+    """Whether the plain sum has a gradient once more; not where a pruned weight is used past its layer."""
+    try:
+        _plainly(made, synapses)
+    except Exception:
+        return False
+    return True
 
 
 def _plainly(made: Built, synapses: pj.Synapses) -> tuple[Tensor, list[Tensor | None]]:

@@ -43,3 +43,9 @@ def test_every_promise_is_kept(kind: str, seeds: range) -> None:
 def test_a_gradient_that_is_off_by_rounding_alone_is_no_failure() -> None:
     outcome = Case("networks", 20265041).run()
     assert (outcome.failures, "penalised" in outcome.notes) == ([], True)
+
+
+@pytest.mark.slow
+def test_a_network_that_can_be_trained_once_only_is_no_failure() -> None:
+    outcome = Case("networks", 20269748).run()
+    assert (outcome.failures, "no network: it can be trained once only" in outcome.notes) == ([], True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import nir
 import pytest
 import torch
+from torch import nn
 
 import picojoule as pj
 import tiny
@@ -97,3 +99,27 @@ def test_a_grouped_convolution_is_written_with_a_word_on_how_to_read_it(tmp_path
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(pj.PicojouleError, match=r"unknown format 'nrr'.*did you mean 'nir'"):
         pj.export.write(torch.nn.Sequential(pj.Spike()), torch.zeros(1, 2), "nrr", tmp_path / "a")  # type: ignore[arg-type]
+
+
+def test_nothing_is_left_of_a_file_for_which_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The metadata beside it are small enough to be written."""
+    put = pj.export.write_atomically
+
+    def full(path: Path, content: bytes) -> None:
+        if path.suffix == ".nir":
+            raise pj.PicojouleError("cannot write (File too large)")
+        put(path, content)
+
+    monkeypatch.setattr(pj.export, "write_atomically", full)
+    net = nn.Sequential(nn.Linear(4, 3), pj.Spike())
+    with pytest.raises(pj.PicojouleError, match="too large"):
+        pj.export.write(net, torch.zeros(1, 4), "nir", tmp_path / "net.nir", facts={"classes": 3})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_beside_that_is_no_file_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "net.nir.json")
+    net = nn.Sequential(nn.Linear(4, 3), pj.Spike())
+    with pytest.raises(pj.PicojouleError, match="is a pipe, not a file"):
+        pj.export.write(net, torch.zeros(1, 4), "nir", tmp_path / "net.nir", facts={"classes": 3})
+    assert [path.name for path in tmp_path.iterdir()] == ["net.nir.json"]

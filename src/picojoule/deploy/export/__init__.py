@@ -101,11 +101,13 @@ def write(
     check_destination(path)
     if to == "onnx" and reader != "nir":
         raise PicojouleError(f"reader={reader!r} is one of NIR files: export to nir, or leave it out")
+    if facts is not None:
+        check_destination(beside(path))
     metadata = None if facts is None else json.dumps(facts, allow_nan=False)
     content = to_onnx(model, example, metadata) if to == "onnx" else _nir_file(model, example, say, metadata, reader)
+    write_atomically(path, content)  # first: where there is no room, no metadata of a missing file are left
     if facts is not None:
         write_atomically(beside(path), f"{json.dumps(facts, indent=2, ensure_ascii=False)}\n".encode())
-    write_atomically(path, content)
     return path
 
 
