@@ -393,8 +393,8 @@ def test_a_weighting_that_is_an_object() -> None:
         (torch.tensor([1.0, 1.0, -1e-9, 1.0]), "negative or not finite"),
         (math.nan, "negative or not finite"),
         (torch.tensor([1.0, math.inf, 0.0, 1.0]), "negative or not finite"),
-        (None, "'s' NoneType where a number"),
-        ("much", "'s' str where a number"),
+        (None, "'s' NoneType, which is no cost: let it give a number"),
+        ("much", "'s' str, which is no cost: let it give a number"),
     ],
 )
 def test_weightings_that_are_no_costs(weights: Any, match: str) -> None:

@@ -175,6 +175,7 @@ with_timers = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windo
 
 
 @with_timers
+@pytest.mark.slow
 def test_no_interruption_is_lost_and_what_returns_is_complete() -> None:
     delays, alarm, caught = random.Random(0), Alarm(), 0
     grad, u = drawn(3 * BLOCK + 17)

@@ -296,6 +296,7 @@ def test_networks_of_one_name_that_differ_do_not_stop_a_report(tmp_path: Path) -
     assert written.collection.counts["finished"] == 3
 
 
+@pytest.mark.slow
 def test_pictures_of_settings_with_long_names_do_not_overwrite_each_other(tmp_path: Path) -> None:
     for module in ("a", "b"):
         factory = f"model.name={module}.{'x' * 90}:net"
@@ -315,6 +316,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(command: Command, tmp_pa
     assert f"the folder {tmp_path / 'file'} cannot be made" in err
 
 
+@pytest.mark.slow
 def test_the_paper_s_scores_stand_beside_those_of_its_settings(command: Command, tmp_path: Path) -> None:
     for overrides in ([], ["optimizer.name=sgd"], ["neuron.kind=lif"]):
         recipes = synthetic.recipes(kinds=["syn"], powers=[1], seeds=[0], epochs=1, overrides=overrides)

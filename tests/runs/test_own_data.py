@@ -89,7 +89,9 @@ def recipe(data: str, *overrides: str) -> pj.Recipe:
     return pj.Recipe.loads(RECIPE, f"data.name={data}", *overrides)
 
 
-@pytest.mark.parametrize("name", ["mine:parts", "folder:photos", "file.npz"])
+@pytest.mark.parametrize(
+    "name", ["mine:parts", *(pytest.param(name, marks=pytest.mark.slow) for name in ("folder:photos", "file.npz"))]
+)
 def test_every_command_takes_own_data(here: Path, command: Command, name: str) -> None:
     pictures(here / "photos")
     arrays("file.npz")

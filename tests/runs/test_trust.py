@@ -51,7 +51,13 @@ def ran() -> list[str]:
     return [name for name in ("imported", "called") if Path(name).exists()]
 
 
-@pytest.mark.parametrize("request_", RUN_COMMANDS, ids=lambda request: request[0])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(request, id=request[0], marks=pytest.mark.slow if number else ())
+        for number, request in enumerate(RUN_COMMANDS)
+    ],
+)
 def test_code_that_a_run_folder_names_waits_for_consent(
     foreign: Path, command: Command, request_: tuple[str, ...]
 ) -> None:

@@ -97,7 +97,9 @@ def updates(images: Tensor) -> int:
     return math.ceil(len(images) / BATCH)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if number else ()) for number, name in enumerate(NETWORKS)]
+)
 def test_a_budget_in_a_loop_of_ones_own_is_met(name: str, digits: Any) -> None:
     build, steps = NETWORKS[name]
     net = build()
@@ -293,6 +295,7 @@ def budgeted(*overrides: str) -> pj.Recipe:
     return tiny.recipe("model.name=tiny:normed", *few, *overrides)
 
 
+@pytest.mark.slow
 def test_a_strict_budget_is_never_exceeded(tmp_path: Path) -> None:
     result = pj.fit(budgeted("penalty.strict=true"), tmp_path).result
     assert result.budget is not None
@@ -305,6 +308,7 @@ def test_a_strict_budget_is_never_exceeded(tmp_path: Path) -> None:
         tiny.recipe("penalty.strict=true")
 
 
+@pytest.mark.slow
 def test_a_budget_counts_everything_if_it_is_told_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     result = pj.fit(budgeted("penalty.budget_on=total", "penalty.budget=0.98"), tmp_path).result
     validation, reference = result.validation, result.reference_joules

@@ -49,6 +49,7 @@ def test_its_energy_is_the_sum_over_the_steps(leaky: pj.Run) -> None:
     assert result.encoder_macs == 4 * 7 * 7 * 25 * 4
 
 
+@pytest.mark.slow
 def test_the_penalty_saves_energy_over_time(leaky: pj.Run) -> None:
     saving = pj.fit(over_time("neuron.kind=lif", "neuron.steps=4", "penalty.strength=8"), leaky.path.parent)
     assert saving.result.test.synops < 0.5 * leaky.result.test.synops

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import nir
@@ -191,7 +191,12 @@ ODD: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ODD)
+def one_in_three(names: Iterable[str]) -> list[Any]:
+    """All of them, but two in three as slow tests, because an export takes a while."""
+    return [pytest.param(name, marks=pytest.mark.slow if number % 3 else ()) for number, name in enumerate(names)]
+
+
+@pytest.mark.parametrize("name", one_in_three(ODD))
 def test_odd_networks(name: str) -> None:
     build, shape = ODD[name]
     net = build()
@@ -306,7 +311,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ..
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", one_in_three(REFUSED))
 def test_what_nir_cannot_express_is_refused_by_name(name: str) -> None:
     build, shape, parts = REFUSED[name]
     net = build()
