@@ -464,3 +464,18 @@ def test_average_pools_keep_the_shape_of_their_inputs_alone() -> None:
         found.append([first.detach(), *torch.autograd.grad(first.square().sum(), scale)])
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
     assert type(pj.dense(nn.Sequential(pools[0]))[0]) is nn.AvgPool2d
+
+
+def test_networks_over_time_steps_have_the_gradients_of_dense_ones() -> None:
+    steps, x = 3, 4 * images()[:, :, :10, :10].repeat(3, 1, 1, 1)  # [T·B, …]
+    found = []
+    for change in (pj.dense, pj.sparse):
+        torch.manual_seed(0)
+        layers = (nn.Conv2d(1, 16, 3), pj.LIF(steps=steps), nn.Conv2d(16, 8, 3), pj.IF(steps=steps), nn.Flatten())
+        net = change(nn.Sequential(*layers, nn.Linear(8 * 36, 5)))
+        net(x).square().sum().backward()
+        found.append([p.grad for p in net.parameters()])
+    made = choices(net)
+    assert [made[name].event_calls for name in ("2", "5")] == [1, 1]
+    assert all(0 < (made[name].activity or 0) < 0.4 for name in ("2", "5"))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
