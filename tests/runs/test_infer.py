@@ -162,18 +162,16 @@ def test_a_split_is_the_one_of_the_recipe(tmp_path: Path) -> None:
         assert synops == pytest.approx(run.result.on(split).synops, rel=1e-3)
 
 
-def test_neurons_over_time_are_answered_densely(tmp_path: Path, command: Command) -> None:
+def test_neurons_over_time_are_answered_by_both_engines(tmp_path: Path) -> None:
     run = pj.fit(tiny.recipe("model.name=tiny:over_time", "neuron.kind=lif", "neuron.steps=3"), tmp_path)
-    answered = pj.infer(run, split="test", engine="dense")
-    answers, stored = answered.answers, run.result.test
-    rates = [image["layers"][0]["rate"] for image in answered.to_dict()["images"]]
-    assert np.mean(rates) == pytest.approx(stored.layers[0].rate, rel=1e-3), "per neuron and step"
-    assert np.mean([answer.class_ == answer.label for answer in answers]) == pytest.approx(stored.accuracy)
-    assert np.mean([answer.synops for answer in answers]) == pytest.approx(stored.synops, rel=1e-3)
-    status, out, err = command("infer", run.path, "--trust", "--split", "test")
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert "'spike1' (LIF)" in err
-    assert "dense engine" in err
+    by_events, densely = (pj.infer(run, split="test", engine=engine) for engine in ("events", "dense"))
+    stored = run.result.test
+    for answered in (by_events, densely):
+        answers = answered.answers
+        rates = [image["layers"][0]["rate"] for image in answered.to_dict()["images"]]
+        assert np.mean(rates) == pytest.approx(stored.layers[0].rate, rel=1e-3), "per neuron and step"
+        assert np.mean([answer.class_ == answer.label for answer in answers]) == pytest.approx(stored.accuracy)
+        assert np.mean([answer.synops for answer in answers]) == pytest.approx(stored.synops, rel=1e-3)
 
 
 @pytest.mark.parametrize("request_", [("evaluate",), ("infer", "--split", "test", "--limit", "1", "--engine", "dense")])

@@ -43,7 +43,7 @@ class Drawn(nn.Module):
         self.stem, self.first = nn.Conv2d(2, width, 3, padding=1), neuron()
         self.convs = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1, bias=False) for _ in blocks)
         self.norms = nn.ModuleList(nn.BatchNorm2d(width) if "norm" in block else nn.Identity() for block in blocks)
-        pools = {"average": partial(nn.AvgPool2d, 2, 1), "max": partial(nn.MaxPool2d, 3, 1, 1)}
+        pools = {"average": partial(nn.AvgPool2d, 3, 1, 1, divisor_override=8), "max": partial(nn.MaxPool2d, 3, 1, 1)}
         self.pools = nn.ModuleList(
             next((pools[name]() for name in pools if name in block), nn.Identity()) for block in blocks
         )
@@ -57,8 +57,8 @@ class Drawn(nn.Module):
             self.blocks, self.convs, self.norms, self.pools, self.neurons, strict=True
         ):
             new = norm(conv(spikes))
-            emitted = neuron(new + current if "currents" in block and new.shape == current.shape else new)
-            spikes = pool(emitted + spikes if "spikes" in block and emitted.shape == spikes.shape else emitted)
+            emitted = neuron(new + current if "currents" in block else new)
+            spikes = pool(emitted + spikes if "spikes" in block else emitted)
             current = new
         return readout(self.head(spikes.mean((2, 3))), self.steps, summed=self.summed)
 
