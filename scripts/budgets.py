@@ -1,12 +1,11 @@
 """Do budget runs end where they were told, and is their accuracy that of fixed strengths at that energy?
 
-The runs are those of two sweeps into one folder. The accuracy that a fixed strength would have had at a budget run's
+The runs are those of one sweep. The accuracy that a fixed strength would have had at a budget run's
 energy is read off the line between the fixed runs of the same seed around it; on average over seeds a budget may fall
 short of it by max(0.5 points, two standard errors of that difference).
 
-picojoule sweep recipes/small/budgets.toml --into results/fashion-mnist/runs
-picojoule sweep recipes/small/curve.toml --into results/fashion-mnist/runs
-python scripts/budgets.py results/fashion-mnist/runs
+picojoule sweep recipes/small/budgets.toml --into runs/mini
+python scripts/budgets.py runs/mini                  # or a pack of it
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from picojoule.training.budget.control_law import tolerance
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("results/fashion-mnist/budgets.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/budgets.json"))
     options = parser.parse_args()
-    runs = gather(options.folder, "budgets.toml", "curve.toml")
+    runs = gather(options.folder, "budgets.toml")
     by_budget: dict[Any, list[Finished]] = {}
     for run in runs:
         if run.recipe.penalty.budget is not None:

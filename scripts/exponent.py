@@ -4,9 +4,9 @@ On binary spikes ∂/∂s of (Ω/Ω(1)) is ψ/Σψ for p = 1, on every neuron, a
 p = 2 at half the strength is p = 1 with the sub-threshold part of its gradient switched off, and p = 2 at full strength
 is that with twice the strength. Three arms at each strength: p = 1; p = 2 at half of it; p = 2.
 
-picojoule sweep recipes/small/curve.toml --into results/fashion-mnist/runs
-picojoule sweep recipes/small/exponent.toml --into results/fashion-mnist/runs
-python scripts/exponent.py results/fashion-mnist/runs
+picojoule sweep recipes/small/budgets.toml --into runs/mini              # has p = 1
+picojoule sweep recipes/small/exponent.toml --into runs/mini
+python scripts/exponent.py runs/mini                 # or a pack of it
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ ARMS = {"p = 1": (1, 1.0), "p = 2 at half the strength": (2, 0.5), "p = 2": (2, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("results/fashion-mnist/exponent.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/exponent.json"))
     options = parser.parse_args()
-    runs = gather(options.folder, "curve.toml", "exponent.toml")
+    runs = gather(options.folder, "budgets.toml", "exponent.toml")
+    runs = [run for run in runs if run.recipe.penalty.budget is None]
     baseline = {run.recipe.seed: run for run in runs if not run.recipe.penalised}
     linear = [run for run in runs if run.recipe.penalty.p == 1]
     strengths = sorted({run.recipe.penalty.strength for run in linear if run.recipe.penalised})

@@ -1,13 +1,11 @@
 """The curve in one run against separate runs from scratch: what each costs, and AUC(70) and AUC(50), seed by seed.
 
-Each folder `frontier-…` is one curve; beside them stand the fixed strengths of curve.toml, with the epochs of one run,
-and those of frontier-longer.toml, with as many epochs as the point of the frontier at that strength has seen in all.
+Each folder `frontier-…` is one curve; beside them stand the fixed strengths of budgets.toml, a run for each.
 Energies are relative to the baseline of the seed; as in a report, the baseline is not among a curve's points.
 
-picojoule sweep recipes/small/curve.toml --into results/fashion-mnist/runs
-picojoule sweep recipes/small/frontier-longer.toml --into results/fashion-mnist-longer
-picojoule frontier recipes/small/frontier.toml --into results/fashion-mnist/frontier-steps     # and the others
-python scripts/frontiers.py results/fashion-mnist --longer results/fashion-mnist-longer
+picojoule sweep recipes/small/budgets.toml --into runs/mini/runs
+picojoule frontier recipes/small/frontier.toml --points 10 --into runs/mini/frontier-restarts  # and other schedules
+python scripts/frontiers.py runs/mini
 """
 
 from __future__ import annotations
@@ -27,12 +25,11 @@ CUTOFFS = (70, 50)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--longer", type=Path, default=Path("results/fashion-mnist-longer"))
-    parser.add_argument("--out", type=Path, default=Path("results/fashion-mnist/frontiers.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/frontiers.json"))
     options = parser.parse_args()
     found = {folder.name: gather(folder) for folder in sorted(options.folder.glob("frontier-*"))}
-    found["from scratch"] = gather(options.folder / "runs", "curve.toml")
-    found["from scratch, as many epochs"] = gather(options.longer, "frontier-longer.toml")
+    scratch = gather(options.folder / "runs", "budgets.toml")
+    found["from scratch"] = [run for run in scratch if run.recipe.penalty.budget is None]
     baselines = {run.recipe.seed: run for run in found["from scratch"] if not run.recipe.penalised}
     curves = {name: _scored(runs, baselines) for name, runs in found.items()}
     for name, curve in curves.items():
