@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from picojoule.errors import PicojouleError
 from picojoule.training.budget.controller import few_updates
 from picojoule.training.budget.guard import LayerGuard
 from picojoule.training.budget.recovery import Recovery
+from picojoule.training.loop import Training
 
 EPOCHS, BATCH = 8, 25
 
@@ -324,3 +326,41 @@ def test_a_budget_counts_everything_if_it_is_told_to(tmp_path: Path, caplog: pyt
         pj.fit(budgeted("penalty.budget_on=total", "penalty.budget=1 pJ"), tmp_path)
     with pytest.raises(PicojouleError, match="needs a price for the encoder, which loihi does not have"):
         pj.fit(budgeted("penalty.budget_on=total", "energy.hardware=loihi"), tmp_path)
+
+
+def test_a_run_with_a_budget_goes_back_from_two_epochs_of_silence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A layer is said to be silent after the epochs 9 and 10, as the validation images show it."""
+    seen: list[dict[str, Tensor]] = []
+    measure = Training._measure
+
+    def measured(training: Training, split: Any) -> Any:
+        found = measure(training, split)
+        if split == "validation":
+            seen.append({name: weight.clone() for name, weight in training._learner.model.state_dict().items()})
+        if split != "validation" or len(seen) not in (9, 10):
+            return found
+        first, *others = found.energy.layers
+        layers = (dataclasses.replace(first, rate=0.0), *others)
+        return dataclasses.replace(found, energy=dataclasses.replace(found.energy, layers=layers))
+
+    monkeypatch.setattr(Training, "_measure", measured)
+    began: list[dict[str, Tensor]] = []
+    train_epoch = Training._train_epoch
+
+    def from_here(training: Training, progress: Any, stop: Any) -> None:
+        began.append({name: weight.clone() for name, weight in training._learner.model.state_dict().items()})
+        train_epoch(training, progress, stop)
+
+    monkeypatch.setattr(Training, "_train_epoch", from_here)
+    run = pj.fit(budgeted(), tmp_path)
+    assert "after epoch 10 the run goes back to its last good weights" in caplog.text
+    good, after = seen[7], began[10]
+    learned = [name for name in good if "running" not in name]  # averages are taken anew
+    assert all(torch.equal(good[name], after[name]) for name in learned)
+    assert not all(torch.equal(seen[9][name], after[name]) for name in learned)
+    assert all(layer.rate for layer in run.result.test.layers)
+    assert run.result.test.accuracy > 0.6
+    assert run.result.budget is not None  # met or not, it says so: half of the strength may be too little
+    assert run.result.budget.met is ("is missed" not in caplog.text)

@@ -46,7 +46,7 @@ class Checkpoints:
         learner: The network and its optimiser.
         guard: The guard of the firing rates, if there is one.
         controller: The budget's controller, if there is a budget.
-        recovery: The way back of a guarded run without a budget.
+        recovery: The way back of a guarded run.
     """
 
     process: RunProcess

@@ -21,7 +21,7 @@ from picojoule.runs.model import load_weights
 from picojoule.runs.result import LayerResult, RunResult, Split
 from picojoule.runs.verdict import verdict
 from picojoule.training.budget.controller import BudgetController
-from picojoule.training.budget.recovery import LOWER, Recovery
+from picojoule.training.budget.recovery import LOWER, LOWER_IN_BUDGET, Recovery
 from picojoule.training.checkpoints import Checkpoints, RunProgress
 from picojoule.training.distributed import all_reduced, measure, summed
 from picojoule.training.fixed_strength import scheduled_strength
@@ -46,7 +46,7 @@ class Training:
         self._guard = guard_of(recipe, learner.penalty)
         self._objective = Objective(learner, recipe.neuron.steps, self._guard)
         self._controller = BudgetController.of(process, learner, len(self._batches))
-        self._recovery = Recovery() if self._guard is not None and self._controller is None else None
+        self._recovery = Recovery() if self._guard is not None else None
         self._checkpoints = Checkpoints(process, learner, self._guard, self._controller, self._recovery)
         self._validation: Evaluation | None = None
         """The network as it was measured after its latest epoch."""
@@ -167,17 +167,27 @@ class Training:
         return f"lower penalty.strength{guard}"
 
     def _go_back_if_lost(self, epoch: int, silent: list[str], strength: float) -> None:
-        """Go back to the last good network, with a lower strength, when a guarded run has lost it."""
-        guard, recovery, learner = self._guard, self._recovery, self._learner
+        """Go back to the last good network, with a lower strength, when a guarded run has lost it.
+
+        A run with a budget loses a network by silence alone, for its own law steers what was learned and spent; after
+        the last epoch its best network is selected.
+        """
+        guard, recovery, learner, controller = self._guard, self._recovery, self._learner, self._controller
         if guard is None or recovery is None:
             return
-        if recovery.after_epoch(silent, guard.share, learner.model.state_dict()):
+        last = epoch + 1 == self._process.recipe.training.epochs
+        if controller is not None and (last or controller.budget.reference is None):
+            return
+        share, factor = (guard.share, LOWER) if controller is None else (1.0, LOWER_IN_BUDGET)
+        if recovery.after_epoch(silent, share, learner.model.state_dict()):
             load_weights(learner.model, recovery.weights, f"the last good weights in {self._process.run.path}")
+            if controller is not None:
+                controller.go_on_from_earlier(factor)
             learner.optimizer.state.clear()
             self._validation = None
             self._process.say(
                 f"the penalty was too strong for this network: after epoch {epoch + 1} the run goes back to its last "
-                f"good weights, with a strength of {LOWER * strength:g} in place of {strength:g}"
+                f"good weights, with a strength of {factor * strength:g} in place of {strength:g}"
             )
 
     def _finish(self) -> None:
@@ -187,7 +197,7 @@ class Training:
         if self._controller is not None:
             another, outcome = self._controller.finish(self._guard.holding if self._guard is not None else [])
             self._validation = None if another else self._validation
-        if self._recovery is not None and self._recovery.to_be_taken:
+        if self._recovery is not None and self._controller is None and self._recovery.to_be_taken:
             load_weights(self._learner.model, self._recovery.weights, f"the last good weights in {process.run.path}")
             self._validation = None
             process.say("the network of the last epochs had lost what it had learned: the last good one is taken")

@@ -91,7 +91,7 @@ def test_it_is_read_elsewhere(name: str, reader: str, files: Callable[[str], Pat
         pytest.skip("such neurons are not read there, which the next test shows")
     file = files(reader) / f"{name}.nir"
     wanted = torch.load(file.with_suffix(".pt"))
-    run = READERS[reader](file, "if that subtracts" not in name, wanted["steps"])
+    run = READERS[reader](file, name != "if that subtracts", wanted["steps"])
     with torch.no_grad():
         theirs = sum(run(wanted["images"]), torch.zeros(())) / wanted["steps"]
     same = (theirs.argmax(1) == wanted["expected"].argmax(1)).sum().item()

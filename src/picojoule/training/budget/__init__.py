@@ -9,7 +9,7 @@ min CE subject to E ≤ target, and this folder holds all that such a run does b
 * `batch_norm`: statistics for both: a look at the network that leaves no trace, and running averages of the network as
   it is now, so that the network that is judged is the one that was controlled.
 * `guard`: a floor under the firing rate of every layer, so that no strength silences one.
-* `recovery`: for a guarded run with a fixed strength, the last good weights, to which it goes back with a lower one.
+* `recovery`: for a guarded run, the last good weights, to which it goes back with a lower strength.
 * `selection`: the network that the run returns: the last one if it meets the budget, else the best one before it.
 
 In the loop of an epoch: after each batch `BudgetController.after_batch` updates λ; at the end of the epoch

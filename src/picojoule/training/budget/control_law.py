@@ -263,6 +263,16 @@ class ControlLaw:
             return None
         return self.reference * self._wanted_share(self.reference, (epoch + 1) / self._epochs)
 
+    def weaken(self, factor: float) -> None:
+        """Go on with a lower strength, because the run went back to an earlier network.
+
+        Args:
+            factor: What the strength is multiplied by, below 1.
+        """
+        state = self._state
+        state.integral = max(state.integral + math.log(factor), -_LARGEST_INTEGRAL)
+        state.strength *= factor
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state in plain types, as a checkpoint stores it."""
         return dataclasses.asdict(self._state)

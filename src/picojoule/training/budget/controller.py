@@ -213,6 +213,16 @@ class BudgetController:
             candidate = Candidate(epoch, energy.joules, validation.accuracy, silent, strict)
             self.selection.offer(candidate, self.learner.model.state_dict(), budget.target, budget.reference)
 
+    def go_on_from_earlier(self, factor: float) -> None:
+        """Take note that the network has the weights of an earlier epoch again, and go on with a lower strength.
+
+        Args:
+            factor: What the strength is multiplied by.
+        """
+        self.budget.weaken(factor)
+        self.refresh_batch_norm()
+        self.budget.calibrate(self._joules_now(), self._sample_penalty())
+
     def finish(self, held: list[str]) -> tuple[bool, dict[str, Any]]:
         """Give the network the weights that were selected.
 

@@ -11,14 +11,16 @@ _PATIENCE = 2
 """Epochs in a row in which a layer is silent, or what was learned is lost."""
 _GOOD = 0.5
 LOWER = 0.25
-"""What the strength is multiplied by on the way back."""
+"""What a fixed strength is multiplied by on the way back."""
+LOWER_IN_BUDGET = 0.5
+"""What that of a budget is multiplied by, which its law corrects further."""
 
 
 class Recovery:
-    """The last good network of a guarded run with a fixed strength, and the share of the strength that is charged.
+    """The last good network of a guarded run, and the share of a fixed strength that is charged.
 
     Attributes:
-        factor: What the strength is multiplied by: 1, and a quarter of it after each way back.
+        factor: What a fixed strength is multiplied by: 1, and a quarter of it after each way back.
         weights: Those of the last good network; empty before the first one.
 
     >>> recovery = Recovery()
