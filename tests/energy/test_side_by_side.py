@@ -160,6 +160,7 @@ def test_evaluate_prints_chips_and_latex(tmp_path: Path, command: Command) -> No
     assert run.result.test.total_joules > (run.result.test.joules or 0)
     status, out, _ = command("evaluate", run.path, "--trust", "--hardware", "all", "--latex")
     assert (status, out.count("tabular")) == (0, 2)
+    assert len(out.splitlines()) > 8
     assert all(name in out for name in pj.hardware.names())
     status, out, _ = command("evaluate", run.path, "--trust", "--hardware", "loihi,spinnaker2", "--json")
     assert [chip["hardware"] for chip in json.loads(out)["chips"]] == ["loihi", "spinnaker2"]

@@ -65,7 +65,8 @@ def test_every_chart_is_a_picture_in_three_forms(report: Report) -> None:
 
 def test_every_table_is_csv_and_latex(report: Report, folder: Path) -> None:
     tables = {path.name: path for path in report.files if path.parent.name == "tables"}
-    assert tables.keys() == {f"{name}.{form}" for name in ("scores", "tradeoff", "runs") for form in ("csv", "tex")}
+    names = ("scores", "tradeoff", "runs", "equal-energy", "differences")
+    assert tables.keys() == {f"{name}.{form}" for name in names for form in ("csv", "tex")}
     with tables["runs.csv"].open(encoding="utf-8", newline="") as file:
         listed = {row["run"]: row for row in csv.DictReader(file)}
     assert set(listed) == {path.parent.name for path in folder.glob("*/recipe.toml")}

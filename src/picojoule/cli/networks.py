@@ -12,7 +12,7 @@ from torch import nn
 
 from picojoule import zoo
 from picojoule.cli.options import AsJson, FinishedRun, FolderOfRuns, Trusted, TrustedModel, consent, one_of
-from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, tell
+from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, tell, tell_all
 from picojoule.deploy import export
 from picojoule.energy import hardware as price_lists
 from picojoule.energy.hardware import PriceList
@@ -108,7 +108,7 @@ def evaluate(
         bill = energy if chips is None else SideBySide(tuple(energy.priced(chip) for chip in chips))
         layers = one_of("--by", by, get_args(By))
         if latex or as_csv:
-            tell((bill.latex(layers) if latex else bill.csv(layers)).rstrip())
+            tell_all((bill.latex(layers) if latex else bill.csv(layers)).rstrip())
             return
         show(bill.table() if layers == "firing" else bill.sheet(layers).table())
     print(

@@ -81,6 +81,16 @@ def tell(text: str) -> None:
     print(visible(text))
 
 
+def tell_all(text: str) -> None:
+    """Print a text of several lines on standard output, each without control characters.
+
+    Args:
+        text: The text.
+    """
+    for line in text.split("\n"):
+        tell(line)
+
+
 def show_path(path: Path) -> None:
     """Print a path on standard output: as it is for a program that reads it, without control characters on a terminal.
 

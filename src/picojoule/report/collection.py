@@ -113,6 +113,10 @@ def read_entry(run: Run) -> Entry:
 
     Returns:
         Its entry, under the name of its folder.
+
+    Example:
+        >>> read_entry(finished_run).state
+        'finished'
     """
     return _entry(run, run.path.name)
 

@@ -146,6 +146,10 @@ def differences(curves: Iterable[Curve], shares: Iterable[float] = SHARES) -> tu
 
     Returns:
         One difference for each claim of which both curves are there.
+
+    Example:
+        >>> differences([])  # curves of which nothing is claimed
+        ()
     """
     by_name = {(curve.kind, curve.variant): curve for curve in curves if curve.points}
     shares = tuple(shares)
@@ -177,6 +181,10 @@ def accuracy_table(curves: Iterable[Curve], shares: Iterable[float] = SHARES) ->
 
     Returns:
         The table; a curve that does not reach an energy has no accuracy there.
+
+    Example:
+        >>> accuracy_table([]).titles[0]
+        'curve'
     """
     shares = tuple(shares)
     columns = (Column("curve"), Column("seeds"), *(Column(f"at {100 * share:g} % [%]", 2, 100) for share in shares))
@@ -197,6 +205,10 @@ def difference_table(curves: Iterable[Curve], shares: Iterable[float] = SHARES) 
 
     Returns:
         The table.
+
+    Example:
+        >>> difference_table([]).rows
+        ()
     """
     shares = tuple(shares)
     titles = ("mean", *(f"at {100 * share:g} %" for share in shares))
@@ -220,6 +232,11 @@ def nearest_level(curve: Curve, share: float) -> tuple[Point, ...]:
 
     Returns:
         Its points, one per seed; none where the curve has no point that spends energy.
+
+    Example:
+        >>> points = [Point(energy=x, accuracy=0.9, strength=1 / x, seed=0) for x in (0.5, 0.12)]
+        >>> [point.energy for point in nearest_level(Curve("Ω_syn", "p = 1", tuple(points), ()), 0.1)]
+        [0.12]
     """
     spending = [level for level in curve.levels if all(point.energy > 0 for point in level)]
 

@@ -48,6 +48,12 @@ def show_network(
 
     Raises:
         PicojouleError: If the run cannot be read, its network has no spikes, or an argument is not valid.
+
+    Example:
+        >>> import tempfile
+        >>> pictures = show_network(finished_run, tempfile.mkdtemp(), images=4)
+        >>> sorted({picture.stem for picture in pictures})
+        ['energy-maps', 'potentials', 'raster', 'rate-maps', 'rates']
     """
     if split not in get_args(Split):
         raise unknown("split", str(split), get_args(Split))

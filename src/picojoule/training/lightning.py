@@ -91,14 +91,28 @@ class EnergyCallback(_Callback):  # type: ignore[misc]  # one of two packages ha
         self._updates = 0
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Trace the network."""
+        """Trace the network.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The network that is trained.
+            stage: What Lightning is about to do.
+        """
         sample = self._sample.to(pl_module.device)
         synapses = trace(pl_module, one_sample(sample, self._steps), steps=self._steps)
         self._metric = EnergyMetric(synapses, self._hardware)
         self._penalty = Penalty(synapses, self._kind)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Make the budget, for as many updates as the trainer is to make."""
+        """Make the budget, for as many updates as the trainer is to make.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The network that is trained.
+
+        Raises:
+            PicojouleError: If the number of updates is not known, or a budget cannot be met with so many.
+        """
         if self._wanted is None:
             return
         updates, sample = trainer.estimated_stepping_batches, self._sample.to(pl_module.device)
@@ -133,13 +147,26 @@ class EnergyCallback(_Callback):  # type: ignore[misc]  # one of two packages ha
         return self._activity
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Begin to watch."""
+        """Begin to watch.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The network that is trained.
+            batch: The batch.
+            batch_idx: The number of the batch in its epoch.
+        """
         self._updates = trainer.global_step
         if self._strength or self._wanted is not None:
             self._begin(pl_module)
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
-        """Add the charge to the loss."""
+        """Add the charge to the loss.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The network that is trained.
+            loss: The loss of this batch, to which the charge is added.
+        """
         if self._activity is None or self._penalty is None:
             return
         activity, self._activity = self._seen(), None
@@ -155,7 +182,15 @@ class EnergyCallback(_Callback):  # type: ignore[misc]  # one of two packages ha
         pl_module.log("train_strength", strength)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Update the strength after each update of the weights."""
+        """Update the strength after each update of the weights.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The network that is trained.
+            outputs: What the step returned.
+            batch: The batch.
+            batch_idx: The number of the batch in its epoch.
+        """
         self._abandon()
         if self.budget is not None and trainer.global_step > self._updates:
             self.budget.step()
@@ -173,31 +208,67 @@ class EnergyCallback(_Callback):  # type: ignore[misc]  # one of two packages ha
         self._metric.reset()
 
     def on_validation_batch_start(self, trainer: Any, pl_module: Any, *_: Any, **__: Any) -> None:
-        """Begin to watch."""
+        """Begin to watch.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The network that is trained.
+        """
         self._begin(pl_module)
 
     def on_validation_batch_end(self, trainer: Any, pl_module: Any, *_: Any, **__: Any) -> None:
-        """Count the batch."""
+        """Count the batch.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The network that is trained.
+        """
         self._measure()
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Log what the network spends."""
+        """Log what the network spends.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The network that is trained.
+        """
         self._log(pl_module, "val")
 
     def on_test_batch_start(self, trainer: Any, pl_module: Any, *_: Any, **__: Any) -> None:
-        """Begin to watch."""
+        """Begin to watch.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The network that is trained.
+        """
         self._begin(pl_module)
 
     def on_test_batch_end(self, trainer: Any, pl_module: Any, *_: Any, **__: Any) -> None:
-        """Count the batch."""
+        """Count the batch.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The network that is trained.
+        """
         self._measure()
 
     def on_test_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Log what the network spends."""
+        """Log what the network spends.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The network that is trained.
+        """
         self._log(pl_module, "test")
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Leave nothing on the network."""
+        """Leave nothing on the network.
+
+        Args:
+            trainer: Lightning's trainer.
+            pl_module: The network that is trained.
+            exception: What ended the training.
+        """
         self._abandon()
 
     def state_dict(self) -> dict[str, Any]:

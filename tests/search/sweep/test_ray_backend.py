@@ -23,7 +23,6 @@ from quiet_watcher import Quiet
 from tiny import traces
 
 
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where Ray's processes keep runs until they are sent home, and leave marks."""

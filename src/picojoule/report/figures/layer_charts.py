@@ -60,6 +60,11 @@ def share_by_layer(rows: Sequence[Row], networks: Sequence[str], width: Width = 
 
     Returns:
         The chart.
+
+    Example:
+        >>> row = {"network": "baseline", "layer": "spike1", "energy": 1.0, "rate": 0.1, "share": 1.0}
+        >>> share_by_layer([row], ["baseline"]).to_dict()["encoding"]["y"]["field"]
+        'share'
     """
     y = alt.Y("share:Q", title="share of the energy", axis=alt.Axis(format="%"))
     return _bars(rows, networks, y, width, height)

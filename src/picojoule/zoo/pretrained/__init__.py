@@ -80,6 +80,10 @@ def load(model: str, name: str) -> dict[str, Tensor]:
 
     Raises:
         PicojouleError: If there are none of that name, or the file is not the one that was written down.
+
+    Example:
+        >>> [load(*key.split("/"))["conv1.weight"].dtype for key in list(index())[:1]]
+        [torch.float32]
     """
     from picojoule.io.tensors import DamagedTensors, read_tensors  # brings safetensors, which the core does without
 
