@@ -29,11 +29,12 @@ MAKEFLAGS += --no-builtin-rules
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
 
+# One worker runs a whole file: the examples of a document build on each other, and what a file trains is made once.
 check: lint types layers  ## lint, types, layers and the fast tests
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not slow"
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not slow"
 
 test: lint types layers browser  ## everything: check, the slow tests, other frameworks, and the wheel in a clean environment
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile
 	$(MAKE) peers
 	$(MAKE) wheel
 

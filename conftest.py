@@ -41,13 +41,6 @@ _DOCUMENTS = ["README.md", "docs/*.md", "docs/*/*.md"]
 pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=_DOCUMENTS).pytest()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The examples of a document build on each other, so one worker runs them all."""
-    for item in items:
-        if item.path.suffix == ".md":
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
-
-
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A run for the examples that need one: CNN7 on ten digits, without a penalty, which takes a second."""

@@ -22,8 +22,6 @@ from picojoule.search.sweep.ray_backend import RayBackend
 from quiet_watcher import Quiet
 from tiny import traces
 
-pytestmark = pytest.mark.xdist_group("ray")  # one worker, so that one cluster is started
-
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
