@@ -197,6 +197,8 @@ def input_gradient(grad: Tensor, weight: Tensor, shape: Geometry) -> Tensor:
     Returns:
         The gradient, in the precision of `grad`.
     """
+    if shape.is_linear:  # a product of matrices, as in `nn.Linear`, where a convolution would copy the weight
+        return (grad.flatten(1) @ weight.detach().to(grad.dtype).flatten(1))[:, :, None, None]
     size = (shape.images, shape.groups * shape.inputs, *shape.map)
     # The kernel asks for the inputs, but reads only how they lie in memory.
     like = torch.empty(size, dtype=grad.dtype, memory_format=torch.channels_last)

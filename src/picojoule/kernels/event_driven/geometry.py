@@ -54,6 +54,11 @@ class Geometry:
         return self.out_map[0] * self.out_map[1]
 
     @property
+    def is_linear(self) -> bool:
+        """Whether it is that of a linear layer."""
+        return self.pixels == self.out_pixels == self.groups == 1 and self.kernel == (1, 1)
+
+    @property
     def words(self) -> int:
         """Words of 64 bits that hold a pixel's spikes in one group."""
         return -(-self.inputs // 64)
