@@ -14,7 +14,7 @@ EXTRA_OF: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("altair", "vl_convert"), "report"),
         **dict.fromkeys(("llvmlite", "numba"), "events"),
         **dict.fromkeys(("pytorch_lightning", "torchmetrics"), "lightning"),
-        "nir": "nir",
+        **dict.fromkeys(("h5py", "nir"), "nir"),
         **dict.fromkeys(("onnx", "onnxscript"), "onnx"),
         "ray": "ray",
         "tensorboard": "tensorboard",
