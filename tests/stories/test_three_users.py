@@ -107,6 +107,7 @@ def test_a_researcher_with_a_network_of_snntorch_ends_with_a_latex_table(picojou
     assert r"\begin{tabular}" in picojoule("evaluate", run.path, "--trust", "--by", "weights", "--latex")
 
 
+@pytest.mark.filterwarnings("ignore:nirtorch.load:DeprecationWarning")
 @pytest.mark.parametrize("reader", ["spikingjelly", "sinabs"])
 def test_an_engineer_with_a_limit_hands_a_network_to_another_program(reader: str, picojoule: Picojoule) -> None:
     need(reader)
