@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -28,6 +28,18 @@ class _Emitted(NamedTuple):
     version: int
     lost: Lost | None
     thread: int
+
+
+class Made(Protocol):
+    """Spikes that no module emits: how they are made of those of other layers (`MadeSpikes` of `synapses`)."""
+
+    def values(
+        self, emitted: Callable[[str], Sequence[Tensor]], layout: TimeLayout, samples: int, replays: list[Any]
+    ) -> list[Tensor]:
+        """Compute what is made, call by call."""
+
+    def by_step(self, values: list[Tensor], layout: TimeLayout) -> list[Tensor]:
+        """Split it into time steps."""
 
 
 class Activity(Mapping[str, Tensor]):
@@ -122,11 +134,15 @@ class Activity(Mapping[str, Tensor]):
                 )
         return self._calls[name]
 
-    def spikes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[Tensor]]:
+    def spikes(
+        self, shapes: Mapping[str, tuple[int, ...]], made: Mapping[str, Made] | None = None, power: float = 1
+    ) -> dict[str, list[Tensor]]:
         """Return the spikes of several layers step by step, checked to be what can be counted.
 
         Args:
             shapes: The shape that was traced for each layer's map, by the layer's name.
+            made: How those are made of the others that no module emits.
+            power: The exponent to which spikes are raised before others are made of them.
 
         Returns:
             For each layer a tensor [B, …] for each time step, on a branch of the graph of its own.
@@ -135,7 +151,9 @@ class Activity(Mapping[str, Tensor]):
             PicojouleError: If a layer emitted maps of another shape, negative values or NaN, or the layers saw
                 different numbers of samples.
         """
-        emitted = {name: self._split(name, [call.branch for call in self._intact(name)]) for name in shapes}
+        made = made or {}
+        calls = {name: [call.branch for call in self._intact(name)] for name in shapes if name not in made}
+        emitted = {name: self._split(name, branches) for name, branches in calls.items()}
         for name, by_step in emitted.items():
             for spikes in by_step:
                 if tuple(spikes.shape[1:]) != shapes[name]:
@@ -152,7 +170,38 @@ class Activity(Mapping[str, Tensor]):
         samples = {name: len(by_step[0]) for name, by_step in emitted.items()}
         if len(set(samples.values())) > 1:
             raise PicojouleError(f"the layers saw different numbers of samples ({samples}): watch one batch at a time")
-        return emitted
+        if made:
+            emitted |= self._made(shapes, calls, made, power, next(iter(samples.values())))
+        return {name: emitted[name] for name in shapes}
+
+    def _made(
+        self,
+        names: Iterable[str],
+        calls: dict[str, list[Tensor]],
+        made: Mapping[str, Made],
+        power: float,
+        samples: int,
+    ) -> dict[str, list[Tensor]]:
+        """Compute spikes that no module emits."""
+        found: dict[str, list[Tensor]] = {}
+        values: dict[str, list[Tensor]] = {}
+        replays: list[Any] = []
+
+        def emitted(name: str) -> list[Tensor]:
+            if name not in values and name in made:
+                values[name] = made[name].values(emitted, self.layout, samples, replays)
+            elif name not in values:
+                values[name] = [_raised(spikes, power) for spikes in calls[name]]
+            return values[name]
+
+        for name in (name for name in names if name in made):
+            found[name] = made[name].by_step(emitted(name), self.layout)
+            if not all(bool((spikes.detach() >= 0).all()) for spikes in found[name]):
+                raise PicojouleError(
+                    f"{name!r} makes negative values or NaN of the spikes that it takes, as 1 − s does of more than "
+                    "one spike: let the layers in front of it emit 0 and 1 only"
+                )
+        return found
 
     def check_gradient(self, name: str) -> None:
         """Refuse a layer that lost the gradient that a loss on its spikes needs.
@@ -192,6 +241,12 @@ class Activity(Mapping[str, Tensor]):
 
     def __repr__(self) -> str:
         return f"Activity(steps={self.steps}, layers={list(self._calls)})"
+
+
+def _raised(spikes: Tensor, power: float) -> Tensor:
+    """Raise spikes to a power, in a dtype that holds sums of them."""
+    exact = spikes.float() if spikes.dtype in (torch.float16, torch.bfloat16, torch.bool) else spikes
+    return exact if power == 1 else exact.pow(power)
 
 
 def _are_counts(name: str, spikes: Tensor) -> bool:
