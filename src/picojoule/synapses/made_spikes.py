@@ -141,8 +141,8 @@ def made_spikes(
         at_one = marks.pairs_at_one(name, others) if of_product else 0
         if of_product and at_one != own.pairs_at_one(name, calls):
             raise PicojouleError(
-                f"{name!r} multiplies spikes of different samples: the pairs that meet for one depend on how many there "
-                "are in the batch, so keep the samples apart"
+                f"{name!r} multiplies spikes of different samples: the pairs that meet for one depend on how many "
+                "there are in the batch, so keep the samples apart"
             )
         found[name] = MadeSpikes(name, expressions, layout.steps, bound, where, at_one)
     return found
