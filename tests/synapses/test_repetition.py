@@ -78,7 +78,7 @@ def test_recurrence_by_hand_is_refused() -> None:
         trace(Recurrent(by_hand), torch.zeros(2, 4))
     ran_before = Recurrent(by_hand)
     ran_before(torch.zeros(2, 4))
-    with pytest.raises(PicojouleError, match="'recurrent' is fed by a constant"):
+    with pytest.raises(PicojouleError, match="'recurrent' is fed by a tensor whose origin cannot be seen"):
         trace(ran_before, torch.zeros(2, 4))
 
 
