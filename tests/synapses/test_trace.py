@@ -576,7 +576,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "MultiheadAttention": (lambda m, s: m.mha(s, s, s)[0], "multi_head_attention.* in module 'mha'"),
     "LSTM": (lambda m, s: m.lstm(s)[0], "lstm in module 'lstm'"),
     "LSTMCell": (lambda m, s: m.cell(s)[0], "lstm_cell in module 'cell'"),
-    "gather": (lambda m, s: s.gather(1, torch.zeros(2, 4, dtype=torch.long)), "gather in the model.*declare_rule"),
+    "gather by spikes": (lambda m, s: s.gather(1, s.long()), "in the model"),
     "layer norm": (lambda m, s: m.norm(s), "'head' is fed by layer_norm in module 'norm' with no spiking"),
     "softmax": (lambda m, s: s.softmax(1), "'head' is fed by softmax in the model"),
     "relu": (lambda m, s: F.relu(s), "relu in the model"),

@@ -28,7 +28,8 @@ def is_analog(name: str, tag: Tag) -> bool:
         return False
     if not tag.origin & Origin.SPIKES:
         return bool(tag.origin & Origin.CURRENT)
-    return name in NORMS or (bool(tag.origin & Origin.CURRENT) and bare(name) in ELEMENTWISE)
+    mixed = bool(tag.origin & Origin.CURRENT) and (bare(name) in ELEMENTWISE or "max_pool" in name)
+    return name in NORMS or mixed
 
 
 def analog_result(state: PassState, name: str, target: Any, out: Any, tag: Tag) -> tuple[Any, Tag]:
