@@ -87,7 +87,7 @@ def zoo() -> dict[str, Entry]:
             timestep=STEPS, second_avgpooling=2, dataset="cifar10", threshold=1.0, tau=4 / 3, celltype="forward"
         )
         cell = np.array([[0, 0, 0, 0], [3, 0, 0, 0], [2, 3, 0, 0], [1, 2, 3, 0]]).T
-        return snas_net.SNASNet(settings, cell.T)
+        return snas_net.SNASNet(settings, cell)
 
     small = {"T": STEPS, "num_classes": 10}
     found = {

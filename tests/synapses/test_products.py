@@ -256,3 +256,33 @@ def test_time_in_every_layout() -> None:
         meter.update(activity)
         assert meter.compute().synops == expected
         assert synapses.synapses == 5 * 6 * 6 + 5 * 6 * 3
+
+
+def test_the_block_of_spikingformer_8_512() -> None:
+    """Eight heads of 196 tokens and 64 values in four steps, at rates q .172, k .036, v .070."""
+    steps, heads, tokens, width = 4, 8, 196, 64
+    generator = torch.Generator().manual_seed(1)
+    q, k, v = (
+        (torch.rand(steps, heads, tokens, width, generator=generator) < rate).float() for rate in (0.172, 0.036, 0.070)
+    )
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.k, self.v = (pj.declare_spiking(nn.Identity()) for _ in range(3))
+
+        def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return self.q(q) @ (self.k(k).transpose(-2, -1) @ self.v(v)) * 0.125
+
+    net = Block()
+    synapses = pj.trace(net, tuple(x[:1] for x in (q, k, v)))
+    assert synapses.synapses * steps == 51_380_224  # dense
+    meter = pj.EnergyMeter(synapses)
+    for step in range(steps):  # one meter for all steps, each as a sample
+        with pj.watch(net) as activity:
+            net(*(x[step : step + 1] for x in (q, k, v)))
+        meter.update(activity)
+    report = meter.compute()
+    pairs = sum(int(a.sum()) * int(b.sum()) for a, b in zip(k.flatten(0, 2), v.flatten(0, 2), strict=True))
+    assert round(report.synops * steps) == pairs + int(q.sum()) * width
+    assert 4.4e6 < report.synops * steps < 4.6e6
