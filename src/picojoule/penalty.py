@@ -103,7 +103,14 @@ class Penalty:
         self._coefficients = {name: _coefficients(layer, weighting(layer)) for name, layer in synapses.items()}
         self._free = {name for name, c in self._coefficients.items() if not bool((c != 0).any())}
         # Rounded once, at the end: the paper's totals are whole numbers though single ψ are fractions.
-        self.at_one = math.fsum(c for layer in self._coefficients.values() for c in layer.flatten().tolist()) / p
+        self.at_one = (
+            math.fsum(
+                c * synapses[name].at_one
+                for name, all_c in self._coefficients.items()
+                for c in all_c.flatten().tolist()
+            )
+            / p
+        )
         """Ω(1): the penalty of one step in which every neuron fires."""
         if normalized and self.at_one <= 0:
             raise PicojouleError(
@@ -141,20 +148,26 @@ class Penalty:
         check_activity("a penalty", activity)
         values: dict[str, Tensor] = {}
         scale = 1 / (self.p * self.at_one * activity.steps) if self.normalized else 1 / self.p
-        emitted = activity.kept({name: layer.shape for name, layer in self.synapses.items()})
-        for name, by_step in emitted.items():
+        made = self.synapses.made
+        needless = made.keys() & self._free
+        shapes = {name: layer.shape for name, layer in self.synapses.items() if name not in needless}
+        emitted = activity.kept(shapes, made, self.p)
+        rows = len(emitted[next(name for name in emitted if name not in made)][0])
+        for name in self.synapses:
+            by_step = emitted.get(name) or emitted[next(iter(emitted))]
             branches = [kept.branch if isinstance(kept, PackedSpikes) else kept for kept in by_step]
-            device, samples, binary = branches[0].device, max(len(branches[0]), 1), activity.is_binary(name)
+            device, samples, binary = branches[0].device, max(rows, 1), activity.is_binary(name)
+            p = 1 if name in made else self.p  # there it is raised already
             if name in self._free:
                 values[name] = torch.zeros((), device=device)
                 continue
-            if torch.is_grad_enabled():
+            if torch.is_grad_enabled() and name not in made:
                 activity.check_gradient(name)
             coefficients = self._coefficients_on(device)[name]
             if any(map(has_forward_mode, branches)):
-                values[name] = _weighted(coefficients, self.p, scale / samples, *branches)
+                values[name] = _weighted(coefficients, p, scale / samples, *branches)
             else:
-                how = _How(self.p, scale / samples, binary, by_step)
+                how = _How(p, scale / samples, binary, by_step)
                 values[name] = _Weighted.apply(coefficients, how, *branches)  # type: ignore[no-untyped-call]
         return values
 
@@ -170,7 +183,11 @@ class Penalty:
             Numbers by the names of the layers.
         """
         scale = 1 / (self.p * self.at_one) if self.normalized else steps / self.p
-        return {name: c.sum().item() * scale for name, c in self._coefficients.items() if name not in self._free}
+        return {
+            name: c.sum().item() * self.synapses[name].at_one * scale
+            for name, c in self._coefficients.items()
+            if name not in self._free
+        }
 
     def _coefficients_on(self, device: torch.device) -> dict[str, Tensor]:
         if device not in self._on_device:

@@ -447,7 +447,7 @@ def test_a_price_list_of_ones_own() -> None:
 
 ENERGY_FIELDS = set(
     "samples joules synops encoder_macs encoder_joules ann_joules update_joules total_joules synops_per_synapse "
-    "rate_mean rate_sum dead_rate "
+    "rate_mean rate_sum dead_rate analog_macs analog_joules unit_synops analog "
     "steps psi hardware layers".split()
 )
 
@@ -471,7 +471,7 @@ def test_the_report_as_a_dictionary(name: str) -> None:
             layer.dead_rate,
         ]
     assert fields["joules"] == pytest.approx(sum(row["joules"] for row in fields["layers"]))
-    for key in ENERGY_FIELDS - {"layers", "hardware"}:
+    for key in ENERGY_FIELDS - {"layers", "hardware", "analog"}:
         assert fields[key] == getattr(report, key)
     assert fields["hardware"] == "horowitz-45nm-fp32"
 

@@ -115,13 +115,15 @@ def counted(made: Built, outcome: Outcome, expected: Tensor) -> pj.Synapses:
     if oracle.odd:
         outcome.failures.append(("accepted odd spikes", "; ".join(oracle.odd[:2])))
         return synapses
-    synops, macs = report.synops * spec.batch, report.encoder_macs * spec.batch
+    synops, macs = report.synops * spec.batch, (report.encoder_macs + report.analog_macs) * spec.batch
+    unit = report.unit_synops * spec.batch
     if oracle.hidden and round(synops) <= round(oracle.synops):
         outcome.failures.append(("counted nothing for hidden weights", "; ".join(oracle.hidden[:2])))
     elif oracle.lost or oracle.hidden:
         outcome.notes.append("oracle abstains")
     else:
-        _compare(outcome, "synops", made, synops, oracle.synops, oracle.dense_synops)
+        _compare(outcome, "synops", made, synops - unit, oracle.synops, oracle.dense_synops)
+        _compare(outcome, "unit synops", made, unit, oracle.unit_synops, oracle.unit_synops)
         _compare(outcome, "encoder MACs", made, macs, oracle.macs, oracle.dense_macs)
         outcome.notes.append("counted")
     return synapses

@@ -34,8 +34,10 @@ class Oracle(Shadows, TorchDispatchMode):
         self.dense_synops = 0.0
         """The same if no weight were zero."""
         self.macs = 0.0
-        """Weights that are not zero and meet anything else: the input, currents."""
+        """Weights that are not zero and meet anything else (the input, currents), and products of two such values."""
         self.dense_macs = 0.0
+        self.unit_synops = 0.0
+        """Of spikes that reach neurons without a weight."""
         self.lost: list[str] = []
         """Operations between spikes and weights that could not be followed: the oracle abstains."""
         self.odd: list[str] = []
@@ -75,6 +77,9 @@ class Oracle(Shadows, TorchDispatchMode):
         def fed(module: nn.Module, args: Any) -> None:
             with _disable_current_modes():
                 self.mark_end(f"a {type(module).__name__}", args)
+                for leaf in (leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)):
+                    shadow = self.get(leaf)
+                    self.unit_synops += float((shadow.counts * (shadow.bits & SPIKE).ne(0)).sum())
 
         handles = [module.register_forward_hook(fired(name)) for name, module in neurons.items()]
         handles += [module.register_forward_pre_hook(fed) for module in neurons.values()]
@@ -210,6 +215,8 @@ class Oracle(Shadows, TorchDispatchMode):
         if left.union and right.union:
             if left.union == right.union == SPIKE and name == "mul":  # a gate of spikes by spikes
                 self.put(out, Shadow(out.detach().double(), torch.full(out.shape, SPIKE, dtype=torch.uint8)))
+            elif name in ("mul", "div"):
+                self._gate(name, a, b, left, right, out)
             else:
                 self._lose(name, (left, right), out)
             return
@@ -219,11 +226,45 @@ class Oracle(Shadows, TorchDispatchMode):
         carried, other = (left, b) if left.union else (right, a)
         scale = other if isinstance(other, Tensor) else torch.tensor(other)
         there = scale.detach().ne(0)
-        if name == "div" or (carried.union == INPUT and not in_place and not there.any()):
+        if name == "div" or (not carried.any(SPIKE) and not in_place and not there.any()):
             there = torch.ones_like(there)  # pixels times nothing stay pixels: the factor may be zero only now
         weighted = _weighting(scale.detach()) if carried.any(SPIKE) else 0
         bits = (carried.bits | (carried.bits & SPIKE).ne(0) * weighted) * there
         self.put(out, Shadow(carried.counts * there, bits.to(torch.uint8)))
+
+    def _gate(self, name: str, a: Tensor, b: Tensor, left: Shadow, right: Shadow, out: Tensor) -> None:
+        """A product, element by element, with an analog factor: spikes let values pass, or analog values multiply."""
+        spiking = [(t, x) for t, x in ((a, left), (b, right)) if x.any(SPIKE)]
+        if not spiking:
+            if (left.union | right.union) & CURRENT and not (left.union | right.union) & LOST:
+                self.macs += out.numel()
+                self.dense_macs += out.numel()
+            self.fill(out, left.union | right.union)
+            return
+        (values, x), analog = spiking[0], right if spiking[0][1] is left else left
+        if len(spiking) > 1 or name == "div" or x.union != SPIKE or analog.union & LOST or not _are(values, x.counts):
+            self._lose(name, (left, right), out)
+            return
+        self.synops += float(x.counts.expand(out.shape).sum())
+        self.dense_synops += float(x.counts.expand(out.shape).sum())
+        self.fill(out, CURRENT)
+
+    def _product(self, a: Tensor, b: Tensor, left: Shadow, right: Shadow, out: Tensor) -> bool:
+        """A product of two activations, pair by pair; False if it cannot be told what they are."""
+        counts = []
+        for values, x in ((a, left), (b, right)):
+            if x.union & LOST or (x.any(SPIKE) and (x.union != SPIKE or not _are(values, x.counts))):
+                return False
+            counts.append(x.counts if x.any(SPIKE) else torch.ones_like(x.counts))
+        met = float(torch.matmul(*counts).sum())
+        if left.any(SPIKE) or right.any(SPIKE):
+            self.synops += met
+            self.dense_synops += met
+        else:
+            self.macs += met
+            self.dense_macs += met
+        self.fill(out, CURRENT)
+        return True
 
     def _sum(self, name: str, args: Any, kwargs: Any, shadow: Any, out: Tensor) -> None:
         x = shadow(args[0])
@@ -263,7 +304,7 @@ class Oracle(Shadows, TorchDispatchMode):
         ones = torch.ones_like(present)
         if x.any(LOST):
             self.lost.append("spikes reach weights through an operation that was not followed")
-        spikes = x.counts * (x.bits & SPIKE).ne(0)
+        spikes = x.counts * ((x.bits & SPIKE).ne(0) & (x.bits & CURRENT).eq(0))  # what is added to currents is analog
         self.synops += float(arriving(spikes, present).sum())
         self.dense_synops += float(arriving(spikes, ones).sum())
         analog = ((x.bits & (INPUT | CURRENT)).ne(0)).double()
@@ -280,8 +321,9 @@ class Oracle(Shadows, TorchDispatchMode):
             if added & SPIKE:
                 added |= LOST
         if left.union and right.union:
-            self.lost.append("a product of two activations")
-            self.fill(out, LOST | CURRENT)
+            if added or not self._product(a, b, left, right, out):
+                self.lost.append("a product of two activations")
+                self.fill(out, LOST | CURRENT)
         elif left.union:
             self._charge(left, lambda x, w: torch.matmul(x, w), b, out, added)
         elif right.union:
@@ -301,6 +343,11 @@ class Oracle(Shadows, TorchDispatchMode):
         """A quantised layer, whose weights are packed: all are taken to be there."""
         weight = torch.ones(out.shape[-1], args[0].shape[-1])
         self._charge(shadow(args[0]), lambda x, w: x @ w.t(), weight, out)
+
+
+def _are(values: Tensor, counts: Tensor) -> bool:
+    """Whether values are the spikes that were counted, as those of 1 − s are not."""
+    return torch.equal(values.detach().double(), counts)
 
 
 def _weighting(scale: Tensor) -> int:

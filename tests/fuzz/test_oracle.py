@@ -52,6 +52,11 @@ HALF = torch.tensor([[1.0, 0, 1, 0]] * 3)
         pytest.param(lambda z: (z.unsqueeze(1) * torch.randn(3, 4)).sum(-1), 4 * 3, id="a product and a sum"),
         pytest.param(lambda z: F.linear(F.linear(z, W), torch.ones(2, 3)), 4 * 3, id="currents are no spikes"),
         pytest.param(lambda z: z, 0, id="no weights"),
+        pytest.param(lambda z: z[:, :, None] @ z[:, None], 4 * 4, id="a product of spikes"),
+        pytest.param(lambda z: (z * HALF[0])[:, None] @ z[:, :, None], 2, id="pairs that meet"),
+        pytest.param(lambda z: F.linear(z, W)[:, :, None] @ z[:, None], 12 + 4 * 3, id="spikes and currents"),
+        pytest.param(lambda z: F.linear(z * (z * HALF[0]), W), 2 * 3, id="a gate"),
+        pytest.param(lambda z: F.linear(z, W) * z[:, :3], 12 + 3, id="a gate of currents"),
     ],
 )
 def test_spikes_of_a_row_are_charged_for_the_weights_that_they_meet(

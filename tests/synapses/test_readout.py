@@ -82,7 +82,6 @@ OF_SPIKES: dict[str, Callable[..., Any]] = {
     "statistic of shifted spikes": lambda m, s: torch.logsumexp(s + m.p[0], 1),
     "norm of one difference": lambda m, s: (s - m.p[0]).norm(dim=1),
     "lerp": lambda m, s: torch.lerp(s, m.p[0].to(s.dtype), 0.5),
-    "gate": lambda m, s: s * s.flip(1),
     "in an object": lambda m, s: Result(torch.fft.rfft(s)),
     "in a dictionary": lambda m, s: {"logits": [torch.fft.rfft(s)]},
     "scripted softmax": lambda m, s: quietly_scripted(F.softmax)(s, 1),

@@ -115,7 +115,7 @@ def test_borderlines_are_as_documented(way: str) -> None:
     del net.norm
     if synapses is None:
         with pytest.raises(PicojouleError):
-            trace(net, torch.zeros(2, 8))
+            trace(net, torch.zeros(2, 8), strict=True)
     else:
         assert trace(net, torch.zeros(2, 8)).synapses == synapses
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from picojoule.energy.hardware import DEFAULT, PriceList
 from picojoule.energy.hardware import get as price_list
-from picojoule.energy.report import EnergyReport, LayerEnergy, WeightEnergy
+from picojoule.energy.report import AnalogEnergy, EnergyReport, LayerEnergy, WeightEnergy
 from picojoule.energy.side_by_side import SideBySide
 from picojoule.errors import PicojouleError
 from picojoule.spikes.activity import Activity, check_activity
@@ -86,12 +86,13 @@ class EnergyMeter:
                 f"this meter has counted samples of {self._steps} time steps and got {activity.steps}: use one meter "
                 "for each number of steps"
             )
-        emitted = activity.spikes({name: layer.shape for name, layer in self.synapses.items()})
+        made = self.synapses.made
+        emitted = activity.spikes({name: layer.shape for name, layer in self.synapses.items()}, made)
         counts = {
             name: _whole_counts(name, by_step, binary=activity.is_binary(name)) for name, by_step in emitted.items()
         }
         self._steps = activity.steps
-        self._samples += len(next(iter(emitted.values()))[0])
+        self._samples += len(emitted[next(name for name in emitted if name not in made)][0])
         for name, count in counts.items():
             self._counts[name] += count
 
@@ -235,6 +236,10 @@ class EnergyMeter:
             weights=tuple(
                 WeightEnergy(each, 0.0, 0.0, each.encoder_macs * steps / self.synapses.steps, None, None)
                 for each in self.synapses.weights
+            ),
+            analog=tuple(
+                AnalogEnergy(entry.name, entry.macs * steps / self.synapses.steps, None)
+                for entry in self.synapses.analog
             ),
         )
         return report.priced(prices)

@@ -66,12 +66,22 @@ class WeightEnergy:
 
 
 @dataclass(frozen=True)
+class AnalogEnergy:
+    """A layer of weights, or a product, that analog values feed, per sample."""
+
+    name: str
+    macs: float
+    joules: float | None
+
+
+@dataclass(frozen=True)
 class EnergyReport:
     """The energy of a network per sample, by layer and in total, priced by one price list.
 
     E_SNN = `joules` is what the spikes cost. Apart from it, and never part of it, stand the synapses that the input
-    feeds (`encoder_joules`), the dense ReLU twin (`ann_joules`) and what the neurons cost without a spike
-    (`update_joules`). A price that the price list does not have is None, which is not the same as free.
+    feeds (`encoder_joules`), those that other analog values feed (`analog_joules`), the dense ReLU twin (`ann_joules`)
+    and what the neurons cost without a spike (`update_joules`). A price that the price list does not
+    have is None, which is not the same as free.
 
     >>> import torch, picojoule as pj
     >>> net = torch.nn.Sequential(pj.declare_spiking(torch.nn.Identity()), torch.nn.Linear(4, 3))
@@ -102,6 +112,8 @@ class EnergyReport:
     """Multiply-accumulates of the dense ReLU twin, per sample."""
     weights: tuple[WeightEnergy, ...] = ()
     """The same counts by layers of weights, as papers list them."""
+    analog: tuple[AnalogEnergy, ...] = ()
+    """Layers of weights and products that analog values feed, in the order in which they run."""
 
     @property
     def neurons(self) -> int:
@@ -124,6 +136,26 @@ class EnergyReport:
         return _priced(self.encoder_macs, self.prices.multiply_accumulate)
 
     @property
+    def analog_macs(self) -> float:
+        """Multiply-accumulates of the synapses that currents and other analog values feed, per sample."""
+        return sum(entry.macs for entry in self.analog)
+
+    @property
+    def analog_joules(self) -> float | None:
+        """E_MAC · `analog_macs`: what the synapses fed by currents and other analog values cost."""
+        return _priced(self.analog_macs, self.prices.multiply_accumulate)
+
+    @property
+    def unit_synops(self) -> float:
+        """Those of `synops` by which spikes reach neurons without a weight."""
+        return sum(
+            operations
+            for entry in self.layers
+            for target, operations in zip(entry.layer.targets, entry.synops_by_target, strict=True)
+            if target.unit
+        )
+
+    @property
     def ann_joules(self) -> float | None:
         """E_MAC · `dense_macs`: what the dense ReLU twin costs."""
         return _priced(self.dense_macs, self.prices.multiply_accumulate)
@@ -139,27 +171,36 @@ class EnergyReport:
 
     @property
     def total_joules(self) -> float | None:
-        """All that the network costs: spikes, encoder (every synapse fed by something else) and neuron updates.
+        """All that the network costs: spikes, encoder, analog synapses and neuron updates.
 
-        None where the encoder has no price, for without it the total would hide the first layer. Neuron updates that
-        have no price, as on lists of arithmetic alone, are left out, and `unpriced` names them.
+        None where the encoder or analog synapses have no price, for without it the total would hide them. Neuron
+        updates that have no price, as on lists of arithmetic alone, are left out, and `unpriced` names them.
         """
-        encoder = self.encoder_joules
-        if encoder is None and self.encoder_macs:
+        encoder, analog = self.encoder_joules, self.analog_joules
+        if (encoder is None and self.encoder_macs) or (analog is None and self.analog_macs):
             return None
-        return self.joules + (encoder or 0.0) + (self.update_joules or 0.0)
+        return self.joules + (encoder or 0.0) + (analog or 0.0) + (self.update_joules or 0.0)
 
     @property
     def unpriced(self) -> tuple[str, ...]:
         """The parts of the network that the price list does not cover."""
-        parts = (("encoder", self.encoder_joules), ("updates of neurons", self.update_joules))
+        parts = (
+            ("encoder", self.encoder_joules),
+            ("analog synapses", self.analog_joules if self.analog else 0.0),
+            ("updates of neurons", self.update_joules),
+        )
         return tuple(name for name, joules in parts if joules is None)
 
     @property
     def shares(self) -> dict[str, float]:
         """The share of each priced part in `total_joules`; empty where there is no total, or it is zero."""
         total = self.total_joules
-        parts = {"spikes": self.joules, "encoder": self.encoder_joules, "neuron updates": self.update_joules}
+        parts = {
+            "spikes": self.joules,
+            "encoder": self.encoder_joules,
+            **({"analog synapses": self.analog_joules} if self.analog else {}),
+            "neuron updates": self.update_joules,
+        }
         return {name: joules / total for name, joules in parts.items() if joules is not None} if total else {}
 
     @property
@@ -216,7 +257,8 @@ class EnergyReport:
         prices = price_list(prices)
         layers = tuple(replace(entry, joules=_joules(prices, entry)) for entry in self.layers)
         weights = tuple(_weight_energy(prices, layers, entry) for entry in self.weights)
-        return replace(self, prices=prices, layers=layers, weights=weights)
+        analog = tuple(replace(entry, joules=_priced(entry.macs, prices.multiply_accumulate)) for entry in self.analog)
+        return replace(self, prices=prices, layers=layers, weights=weights, analog=analog)
 
     def to_dict(self) -> dict[str, Any]:
         """Return totals and layers as numbers and strings, as `picojoule evaluate --json` prints them."""
@@ -226,6 +268,9 @@ class EnergyReport:
             "synops": self.synops,
             "encoder_macs": self.encoder_macs,
             "encoder_joules": self.encoder_joules,
+            "analog_macs": self.analog_macs,
+            "analog_joules": self.analog_joules,
+            "unit_synops": self.unit_synops,
             "ann_joules": self.ann_joules,
             "update_joules": self.update_joules,
             "total_joules": self.total_joules,
@@ -237,6 +282,7 @@ class EnergyReport:
             "psi": self.psi,
             "hardware": self.prices.name,
             "layers": [layer.to_dict() for layer in self.layers],
+            "analog": [{"name": part.name, "macs": part.macs, "joules": part.joules} for part in self.analog],
         }
 
     def table(self) -> Table:
@@ -249,20 +295,26 @@ class EnergyReport:
             f"encoder {self.encoder_macs:,.0f} MACs, {format_joules(self.encoder_joules)}",
             f"dense ReLU twin {self.dense_macs:,} MACs, {format_joules(self.ann_joules)}",
         ]
+        if self.analog:
+            apart.insert(
+                1,
+                f"analog synapses {self.analog_macs:,.0f} MACs, {format_joules(self.analog_joules)} "
+                f"({', '.join(f'{escape(entry.name)} {entry.macs:,.0f}' for entry in self.analog)})",
+            )
         if self.update_joules is not None:
             apart.append(f"neuron updates {format_joules(self.update_joules)}")
         table = Table(
             title=f"Energy per sample (mean of {self.samples:,}), T = {self.steps}, ψ {self.psi}, "
             f"{escape(self.prices.name)}",
             caption=f"Not in the total: {'; '.join(apart)}. Total rate: mean over layers (sum {self.rate_sum:.2%}). "
-            f"{self._everything()} {self.break_even()}.",
+            f"{self._everything()} {self.break_even()}.{self._unit()}",
         )
         for column in ("layer", "neurons", "synaptic operations", "energy", "share", "rate", "dead"):
             table.add_column(column, justify="left" if column == "layer" else "right", overflow="fold")
         for layer in self.layers:
             table.add_row(
                 escape(layer.layer.title),
-                f"{layer.neurons:,}" if layer.neurons else "relay",
+                f"{layer.neurons:,}" if layer.neurons else "product" if layer.layer.product else "relay",
                 f"{layer.synops:,.1f}",
                 format_joules(layer.joules),
                 f"{layer.joules / self.joules:.1%}" if self.joules else "–",
@@ -280,6 +332,12 @@ class EnergyReport:
             f"{self.dead_rate:.2%}",
         )
         return table
+
+    def _unit(self) -> str:
+        """Say how much of the total goes to neurons without a weight."""
+        if not any(target.unit for entry in self.layers for target in entry.layer.targets):
+            return ""
+        return f" Of the total, {self.unit_synops:,.1f} operations by unit synapses."
 
     def _everything(self) -> str:
         """Say what the network costs with all that is not spikes, beside its twin."""

@@ -68,6 +68,14 @@ class Bill(Protocol):
         """What the encoder costs."""
 
     @property
+    def analog(self) -> Sequence[Any]:
+        """What analog values feed."""
+
+    @property
+    def analog_joules(self) -> float | None:
+        """What the synapses cost that analog values feed."""
+
+    @property
     def update_joules(self) -> float | None:
         """What neuron updates cost."""
 
@@ -246,8 +254,10 @@ def _sheet(reports: Sequence[Bill], by: By) -> Sheet:
 
 def _apart(reports: Sequence[Bill]) -> list[tuple[str, list[float | None]]]:
     """Give the rows of what is not spikes."""
+    analog = [("analog synapses", [report.analog_joules for report in reports])] if reports[0].analog else []
     return [
         ("encoder", [report.encoder_joules for report in reports]),
+        *analog,
         ("neuron updates", [report.update_joules for report in reports]),
         ("all together", [report.total_joules for report in reports]),
         ("dense ReLU twin", [report.ann_joules for report in reports]),

@@ -19,7 +19,7 @@ from torch.nn.modules.conv import _ConvNd as ConvNd
 from torch.nn.modules.conv import _ConvTransposeNd as ConvTransposeNd
 from torch.nn.modules.dropout import _DropoutNd as DropoutNd
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 __all__ = [
     "MODULE_REGISTRIES",
@@ -58,6 +58,7 @@ __all__ = [
     "storage_identity",
     "torch_function_disabled",
     "tree_leaves",
+    "tree_map",
     "tree_map_only",
     "version",
 ]

@@ -64,9 +64,13 @@ def build_engine(name: EngineName, model: nn.Module, example: Tensor, synapses: 
 def _events_engine(model: nn.Module, example: Tensor, synapses: Synapses, prices: PriceList) -> Engine:
     engine = events.compile(model, example)
     # Where synapses are counted as they are, and one price holds for all, the engine's own count is the bill.
-    flat = synapses.psi == "exact" and all(
-        prices.per_spike(layer) == 0 and all(prices.per_synop(t) == prices.accumulate for t in layer.targets)
-        for layer in synapses.values()
+    flat = (
+        synapses.psi == "exact"
+        and not (synapses.unit_synapses or synapses.made)
+        and all(
+            prices.per_spike(layer) == 0 and all(prices.per_synop(t) == prices.accumulate for t in layer.targets)
+            for layer in synapses.values()
+        )
     )
 
     def answer(x: Tensor) -> Callable[[], Readout]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -38,6 +38,22 @@ class _Emitted(NamedTuple):
             return self.packed.tensor()
         assert self.spikes is not None
         return self.spikes
+
+    def on_its_branch(self) -> Tensor:
+        """Return the spikes on a branch of the graph of their own."""
+        return self.branch if self.packed is None else self.packed.tensor()
+
+
+class Made(Protocol):
+    """Spikes that no module emits: how they are made of those of other layers (`MadeSpikes` of `synapses`)."""
+
+    def values(
+        self, emitted: Callable[[str], Sequence[Tensor]], layout: TimeLayout, samples: int, replays: list[Any]
+    ) -> list[Tensor]:
+        """Compute what is made, call by call."""
+
+    def by_step(self, values: list[Tensor], layout: TimeLayout) -> list[Tensor]:
+        """Split it into time steps."""
 
 
 class Activity(Mapping[str, Tensor]):
@@ -136,11 +152,15 @@ class Activity(Mapping[str, Tensor]):
                 )
         return self._calls[name]
 
-    def spikes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[Tensor]]:
+    def spikes(
+        self, shapes: Mapping[str, tuple[int, ...]], made: Mapping[str, Made] | None = None, power: float = 1
+    ) -> dict[str, list[Tensor]]:
         """Return the spikes of several layers step by step, checked to be what can be counted.
 
         Args:
             shapes: The shape that was traced for each layer's map, by the layer's name.
+            made: How those are made of the others that no module emits.
+            power: The exponent to which spikes are raised before others are made of them.
 
         Returns:
             For each layer a tensor [B, …] for each time step, on a branch of the graph of its own.
@@ -151,14 +171,18 @@ class Activity(Mapping[str, Tensor]):
         """
         return {
             name: [kept.tensor() if isinstance(kept, PackedSpikes) else kept for kept in by_step]
-            for name, by_step in self.kept(shapes).items()
+            for name, by_step in self.kept(shapes, made, power).items()
         }
 
-    def kept(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[Tensor | PackedSpikes]]:
+    def kept(
+        self, shapes: Mapping[str, tuple[int, ...]], made: Mapping[str, Made] | None = None, power: float = 1
+    ) -> dict[str, list[Tensor | PackedSpikes]]:
         """Return the spikes of several layers as they are kept, checked as `spikes` checks them.
 
         Args:
             shapes: The shape that was traced for each layer's map, by the layer's name.
+            made: How those are made of the others that no module emits.
+            power: The exponent to which spikes are raised before others are made of them.
 
         Returns:
             For each layer and each time step a tensor [B, …], on a branch of the graph of its own, or packed spikes.
@@ -166,8 +190,11 @@ class Activity(Mapping[str, Tensor]):
         Raises:
             PicojouleError: As for `spikes`.
         """
+        made = made or {}
         found: dict[str, list[Tensor | PackedSpikes]] = {}
         for name, shape in shapes.items():
+            if name in made:
+                continue
             calls = self._intact(name)
             packed = {id(call.branch): call.packed for call in calls if call.packed is not None}
             by_step = self._split(name, [call.branch for call in calls])
@@ -188,6 +215,37 @@ class Activity(Mapping[str, Tensor]):
         samples = {name: len(by_step[0]) for name, by_step in found.items()}
         if len(set(samples.values())) > 1:
             raise PicojouleError(f"the layers saw different numbers of samples ({samples}): watch one batch at a time")
+        if made:
+            found |= self._made(shapes, made, power, next(iter(samples.values())))
+        return {name: found[name] for name in shapes}
+
+    def _made(
+        self,
+        names: Iterable[str],
+        made: Mapping[str, Made],
+        power: float,
+        samples: int,
+    ) -> dict[str, list[Tensor | PackedSpikes]]:
+        """Compute spikes that no module emits."""
+        found: dict[str, list[Tensor | PackedSpikes]] = {}
+        values: dict[str, list[Tensor]] = {}
+        replays: list[Any] = []
+
+        def emitted(name: str) -> list[Tensor]:
+            if name not in values and name in made:
+                values[name] = made[name].values(emitted, self.layout, samples, replays)
+            elif name not in values:
+                values[name] = [_raised(call.on_its_branch(), power) for call in self._intact(name)]
+            return values[name]
+
+        for name in (name for name in names if name in made):
+            by_step = made[name].by_step(emitted(name), self.layout)
+            found[name] = list(by_step)
+            if not all(bool((spikes.detach() >= 0).all()) for spikes in by_step):
+                raise PicojouleError(
+                    f"{name!r} makes negative values or NaN of the spikes that it takes, as 1 − s does of more than "
+                    "one spike: let the layers in front of it emit 0 and 1 only"
+                )
         return found
 
     def check_gradient(self, name: str) -> None:
@@ -235,6 +293,12 @@ class Activity(Mapping[str, Tensor]):
 
     def __repr__(self) -> str:
         return f"Activity(steps={self.steps}, layers={list(self._calls)})"
+
+
+def _raised(spikes: Tensor, power: float) -> Tensor:
+    """Raise spikes to a power, in a dtype that holds sums of them."""
+    exact = spikes.float() if spikes.dtype in (torch.float16, torch.bfloat16, torch.bool) else spikes
+    return exact if power == 1 else exact.pow(power)
 
 
 def _are_counts(name: str, spikes: Tensor) -> bool:

@@ -7,7 +7,8 @@ from typing import Any
 from picojoule.kernels.torch_private import TorchDispatchMode, torch_function_disabled
 from picojoule.synapses.pass_state import PassState
 from picojoule.synapses.refusals import refuse_product
-from picojoule.synapses.rules.synaptic import SYNAPTIC, UNCOUNTED, is_product
+from picojoule.synapses.rules.bilinear import MULTIPLYING
+from picojoule.synapses.rules.synaptic import is_product
 
 _NAMESPACES_OF_PYTORCH = frozenset(["aten", "prim", "prims", "profiler"])
 
@@ -37,5 +38,5 @@ class KernelWatch(TorchDispatchMode):
                 "layer, a custom operator), so the synapses in it cannot be counted: trace the model before it is "
                 "quantised, or write the operation with PyTorch's own operators"
             )
-        if name in SYNAPTIC or name in UNCOUNTED or is_product(name):
+        if name in MULTIPLYING or is_product(name):
             refuse_product(state, name)

@@ -46,7 +46,7 @@ class Masks:
         if not isinstance(constant, Tensor):
             return None
         mask = self.entry(constant) if self._is_made_of_weights(constant) else constant.detach().ne(0)
-        if mask is None or self._tags.get(constant).origin & ~(Origin.CONSTANT | Origin.WEIGHT):
+        if mask is None or self._tags.get(constant).origin & ~(Origin.CONSTANT | Origin.WEIGHT | Origin.PLAIN):
             return None
         return None if bool(mask.all()) else mask
 

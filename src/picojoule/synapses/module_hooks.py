@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from picojoule.kernels.torch_private import SUBMODULES, tree_leaves
+from picojoule.kernels.torch_private import SUBMODULES, tree_leaves, tree_map_only
 from picojoule.spikes.frameworks import Silent, kind_of
 from picojoule.spikes.spiking import (
     described,
@@ -23,6 +23,7 @@ from picojoule.spikes.spiking import (
 )
 from picojoule.synapses.pass_state import PassState
 from picojoule.synapses.refusals import refuse_layer_input, refuse_product
+from picojoule.synapses.synaptic_calls import count_unit_synapses
 from picojoule.synapses.tags import INERT, STRANGE, Origin, Tag
 
 StandIn = Callable[[Any, Any], Any]
@@ -105,6 +106,8 @@ class ModuleHooks:
             if stand_in is not None:
                 if not state.inside:
                     refuse_layer_input(state, name, (args, kwargs))
+                    if not is_relay(module):
+                        count_unit_synapses(state, name, (args, kwargs))
                 state.inside.append(name)
 
         def leave(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
@@ -133,6 +136,8 @@ class ModuleHooks:
         tag = state.tags.joint(arrivals)
         pooled = first_output(name, output)
         state.tag(output, tag)
+        if tag.origin & Origin.CURRENT:
+            return self._state.tag(tree_map_only(Tensor, torch.ones_like, output), tag.without(Origin.SPIKES))
         if not tag.origin & Origin.SPIKES:
             return output
         if tag.origin & ~(Origin.SPIKES | Origin.DETACHED | INERT):

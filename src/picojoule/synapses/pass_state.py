@@ -13,8 +13,10 @@ from torch.autograd.graph import saved_tensors_hooks
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import tree_leaves, tree_map_only
 from picojoule.spikes.sums import precise
+from picojoule.synapses.chains import Chains
+from picojoule.synapses.expression import Emitted, Expression, sources
 from picojoule.synapses.masks import Masks
-from picojoule.synapses.recording import Recording
+from picojoule.synapses.recording import MadeCall, Recording, SynapticCall
 from picojoule.synapses.rules.call import Psi
 from picojoule.synapses.rules.passing import PassingRule
 from picojoule.synapses.tags import Origin, Tag, Tags, pruned_tensors
@@ -23,12 +25,17 @@ from picojoule.synapses.tags import Origin, Tag, Tags, pruned_tensors
 class PassState:
     """What one structural pass knows while the model runs."""
 
-    def __init__(self, model: nn.Module, psi: Psi, passing: Mapping[str, PassingRule]) -> None:
+    def __init__(self, model: nn.Module, psi: Psi, passing: Mapping[str, PassingRule], *, strict: bool = False) -> None:
         self.model = model
+        self.strict = strict
+        """Whether analog values that feed synapses are refused instead of counted apart."""
         self.psi = psi
         self.passing = passing
         """The passing rules by the name of the operation, those of this one call included."""
         self.recording = Recording()
+        self.chains = Chains()
+        self.pass_number = 0
+        """How often the model was called."""
         self.path: list[str] = []
         """Names of the modules that are running now, the innermost last."""
         self.inside: list[str] = []
@@ -77,11 +84,51 @@ class PassState:
         with self.counting():
             # float64, so that counts stay exact however the paths branch and join; not every device has it.
             leaf = torch.zeros_like(like, dtype=precise(like.device), requires_grad=True)
-            self.recording.leaves.setdefault(name, []).append(leaf)
+            calls = self.recording.leaves.setdefault(name, [])
+            calls.append(leaf)
+            self.recording.order[name] = None
             self.dtype = like.dtype
             emitted = leaf.clone()  # what the model gets may be written to in place
         self.tags.put(emitted, Tag(Origin.SPIKES))
+        self.chains.put(emitted, Emitted(name, len(calls) - 1, self.pass_number))
         return emitted
+
+    def make(self, operation: str, expression: Expression, product: SynapticCall | None = None) -> str:
+        """Note that an operation makes spikes of spikes, or counts pairs of them.
+
+        Several such operations in one call of a module are told apart by number; the same one in several time steps is
+        one.
+
+        Args:
+            operation: Its name.
+            expression: What it makes.
+            product: Its cost, if it is a product.
+
+        Returns:
+            The name under which it stands in the table.
+        """
+        if any(source.pass_number != self.pass_number for source in sources(expression)):
+            self.refuse(
+                f"{operation} {self.where()} takes spikes of an earlier call of the model: pairs of spikes of "
+                "different calls are not counted, so reset the state at the beginning of forward"
+            )
+        covered = frozenset(source.call for source in sources(expression))
+        site, number = self.site(operation), 1
+        taken = {name for name, _ in self.model.named_modules()}
+        while True:
+            name = site if number == 1 else f"{site}@{number}"
+            calls = self.recording.made.get(name, [])
+            if name not in taken and not any(covered & call.covered for call in calls):
+                break
+            number += 1
+        self.recording.made.setdefault(name, []).append(MadeCall(expression, covered, product))
+        self.recording.order[name] = None
+        return name
+
+    def site(self, operation: str) -> str:
+        """Name an operation by the module that it runs in."""
+        path = self.path[-1] if self.path else ""
+        return f"{path}.{operation}".lstrip(".")
 
     @property
     def emitted(self) -> list[Tensor]:

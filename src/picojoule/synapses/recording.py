@@ -7,28 +7,46 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from picojoule.errors import PicojouleError
+from picojoule.synapses.expression import Expression
 
 
 @dataclass
 class SynapticCall:
-    """The multiply-accumulates of one call of a synaptic operation, for everything and for the analog inputs alone."""
+    """The multiply-accumulates of one call of an operation that costs, for everything and for what is not spikes."""
 
-    weight: int
-    """The identity of the weight: the same for every call of one synaptic layer."""
+    weight: int | str
+    """The identity of the weight: the same for every call of one synaptic layer. Without one, the operation's name."""
+    name: str
+    """The layer of weights, or the operation where there is none, as tables show it."""
     place: str
     """The operation and its module, in words."""
-    module: str
-    """The name of the module that runs it; that of the operation where the network itself does."""
     fed: tuple[int, ...]
     """The shape of what it was fed."""
     macs: int
+    encoder_macs: int
+    """Those that the input feeds."""
     analog_macs: int
+    """Those that currents, potentials and other analog values feed."""
     weights: int
-    """Weights of the layer, without those that were pruned."""
+    """Weights of the layer, without those that were pruned; over all samples, the other factor of a product."""
     outputs: int
     """Elements that it puts out, over all samples."""
     reached: Tensor | None
     """Σ x·n of this call, if spikes feed it."""
+    unit: bool = False
+    """Whether spikes arrive without a weight."""
+    fixed: bool = True
+    """Whether what stands for its weights is the same for every sample."""
+
+
+@dataclass
+class MadeCall:
+    """One execution of an operation that makes spikes of spikes (a gate, a max pool) or counts pairs of them."""
+
+    expression: Expression
+    covered: frozenset[int]
+    """Which calls of the layers have a part in it: those of one time step, or one that holds all of them."""
+    product: SynapticCall | None = None
 
 
 @dataclass
@@ -38,6 +56,10 @@ class Recording:
     leaves: dict[str, list[Tensor]] = field(default_factory=dict)
     """The emissions of each spiking layer and relay, call by call, in the order of first use."""
     relays: set[str] = field(default_factory=set)
+    made: dict[str, list[MadeCall]] = field(default_factory=dict)
+    """Gates, functional max pools and products of spikes, call by call."""
+    order: dict[str, None] = field(default_factory=dict)
+    """All layers, relays and products in the order of first use."""
     calls: list[SynapticCall] = field(default_factory=list)
     reached: list[Tensor] = field(default_factory=list)
     """Σ x·n of each synaptic call that spikes feed."""

@@ -51,7 +51,7 @@ def refuse_product(state: PassState, name: str) -> NoReturn:
         )
     state.refuse(
         f"{name} {state.where()} multiplies activations in a way that picojoule cannot count: write it with nn.Linear "
-        "or a convolution, or leave this part out of the traced model"
+        "or a convolution, or, if both factors are activations, with torch.matmul or torch.einsum"
     )
 
 
@@ -68,31 +68,41 @@ def refuse_weighted_sum(state: PassState, name: str, tag: Tag) -> None:
 
 
 def refuse_weight(state: PassState, name: str, tag: Tag) -> None:
-    """Refuse a synaptic operation whose weight is not one: a tensor of unknown origin, or an activation."""
+    """Refuse a synaptic operation whose weight is not one: a tensor of unknown origin."""
     if tag.origin & STRANGE:
         state.refuse(
             f"the weight of {name} {state.where()} is neither a parameter nor a buffer of the model: register it as one"
         )
     if tag.origin & ~INERT:
         state.refuse(
-            f"{name} {state.where()} multiplies two activations (as attention does), which has no fixed number of "
-            "synapses: only products with weights can be counted, so leave this part out of the traced model"
+            f"{name} {state.where()} multiplies two activations in a way that picojoule cannot count: write it with "
+            "torch.matmul or torch.einsum"
         )
 
 
 def refuse_synaptic_input(state: PassState, name: str, tag: Tag) -> None:
-    """Refuse a synaptic operation that is fed by anything but spikes and the network's input."""
+    """Refuse a synaptic operation that is fed by what has no rule or cannot be seen."""
     here = f"{name} {state.where()}"
     if tag.origin & Origin.OPAQUE:
         state.refuse(f"{tag.blame} has no rule and stands between spikes and {here}: {tag.remedy}")
     if tag.origin & STRANGE:
         state.refuse(f"{here} is fed by {_UNSEEN}")
-    if tag.origin & Origin.CURRENT:
-        state.refuse(
-            f"{here} is fed by {tag.blame} with no spiking layer between them: put a spiking layer there, or "
-            "declare the module that fires as one with picojoule.declare_spiking (a bare function that fires must "
-            "be made a module first)"
-        )
+    if tag.origin & Origin.FIRED:
+        _refuse_no_neuron(state, here, tag)
+
+
+def refuse_analog(state: PassState, here: str, tag: Tag) -> None:
+    """Refuse a product that analog values feed, if the caller wants none."""
+    if state.strict:
+        _refuse_no_neuron(state, here, tag, ", or leave out strict=True to have it counted apart, as analog")
+
+
+def _refuse_no_neuron(state: PassState, here: str, tag: Tag, otherwise: str = "") -> NoReturn:
+    state.refuse(
+        f"{here} is fed by {tag.blame or 'analog values'} with no spiking layer between them: put a spiking layer "
+        "there, or declare the module that fires as one with picojoule.declare_spiking (a bare function that fires "
+        f"must be made a module first){otherwise}"
+    )
 
 
 def refuse_detached_sum(state: PassState, name: str) -> NoReturn:
@@ -116,6 +126,16 @@ def refuse_layer_input(state: PassState, name: str, arrivals: Any) -> None:
         state.refuse(f"the layer {name!r} is fed by a sum of {_BY_HAND}")
     if tag.origin & Origin.UNSEEN:
         state.refuse(f"the layer {name!r} is fed by {_UNSEEN}")
+
+
+def refuse_changed_constants(state: PassState) -> None:
+    """Refuse a tensor in a plain attribute that the forward pass uses and then replaces: a state of an earlier call."""
+    name = state.tags.changed_plain()
+    if name is not None:
+        state.refuse(
+            f"the module {name!r} holds a tensor of an earlier call, whose origin cannot be seen, and uses it: reset "
+            "the model's state before it is traced"
+        )
 
 
 def refuse_output(state: PassState, output: Any) -> None:

@@ -54,19 +54,20 @@ def _synapses(recording: Recording) -> Iterator[tuple[Any, ...]]:
     """List what must be the same in every call, each beginning with its name."""
     for name, leaves in recording.leaves.items():
         yield from ((f"the layer {name!r}", number, tuple(leaf.shape)) for number, leaf in enumerate(leaves))
-    for call in recording.calls:
-        yield call.place, call.fed, call.macs, call.analog_macs, call.outputs, call.reached is not None
+    for call in (call for call in recording.calls if not call.unit):  # a reset by the spikes of an earlier call is none
+        yield call.place, call.fed, call.macs, call.encoder_macs, call.analog_macs, call.outputs, call.reached is None
+    for name, made in recording.made.items():
+        yield name, len(made), *(call.product.fed for call in made if call.product is not None)
 
 
 def _carried(first: Recording, second: Recording) -> list[str]:
     """List the layers whose spikes of the first call reach synapses in the second."""
-    if not second.reached:
+    reached = [call.reached for call in second.calls if call.reached is not None and not call.unit]
+    if not reached:
         return []
     leaves = [(name, leaf) for name, calls in first.leaves.items() for leaf in calls]
     with torch.inference_mode(False):
-        gradients = torch.autograd.grad(
-            second.reached, [leaf for _, leaf in leaves], allow_unused=True, retain_graph=True
-        )
+        gradients = torch.autograd.grad(reached, [leaf for _, leaf in leaves], allow_unused=True, retain_graph=True)
     found = (name for (name, _), gradient in zip(leaves, gradients, strict=True) if gradient is not None)
     return list(dict.fromkeys(found))
 
@@ -113,7 +114,9 @@ class OtherBatch:
 
     def __init__(self, samples: int, layout: TimeLayout) -> None:
         self._samples, self._layout = samples, layout
-        self._order = torch.arange(next(n for n in (2, 3, 4) if n not in (samples, layout.steps))) % samples
+        self.samples = next(n for n in (2, 3, 4) if n not in (samples, layout.steps))
+        """The other number of samples."""
+        self._order = torch.arange(self.samples) % samples
 
     def has_samples(self, arguments: Any) -> bool:
         """Whether some argument is known to hold the samples."""

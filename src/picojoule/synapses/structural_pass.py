@@ -28,24 +28,28 @@ from torch.overrides import TorchFunctionMode
 
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import SET_GRAD_ENABLED, operator_namespace, tree_leaves, tree_map_only
+from picojoule.synapses.analog import analog_result, is_analog
 from picojoule.synapses.constants import constants_in
 from picojoule.synapses.copies import ADDS_OR_JOINS, Copies
 from picojoule.synapses.kernel_watch import KernelWatch
 from picojoule.synapses.module_hooks import ModuleHooks
 from picojoule.synapses.pass_state import PassState
+from picojoule.synapses.products import GATES, MAX_POOLS, QUOTIENTS, count_attention, count_gate, count_max_pool
 from picojoule.synapses.recording import Recording
 from picojoule.synapses.refusals import (
+    refuse_changed_constants,
     refuse_detached_sum,
     refuse_operation,
     refuse_output,
     refuse_product,
     refuse_weighted_sum,
 )
+from picojoule.synapses.rules.bilinear import ATTENTION, BILINEAR, MULTIPLYING
 from picojoule.synapses.rules.call import Call, Psi
 from picojoule.synapses.rules.declared import remedy
 from picojoule.synapses.rules.passing import CREATING, RANDOM, SCALING, SHAPED_BY, PassingRule, keeps_counts
 from picojoule.synapses.rules.readout import is_free
-from picojoule.synapses.rules.synaptic import SYNAPTIC, UNCOUNTED
+from picojoule.synapses.rules.synaptic import SYNAPTIC
 from picojoule.synapses.synaptic_calls import count_call, weighs_constant
 from picojoule.synapses.tags import ACTIVATION, INERT, STRANGE, Origin, Tag
 
@@ -58,9 +62,9 @@ _EMPTY = (
 class StructuralPass(TorchFunctionMode):
     """The mode in which a model's forward pass counts its synapses; `recording` holds what was found."""
 
-    def __init__(self, model: nn.Module, psi: Psi, passing: Mapping[str, PassingRule]) -> None:
+    def __init__(self, model: nn.Module, psi: Psi, passing: Mapping[str, PassingRule], *, strict: bool = False) -> None:
         super().__init__()
-        self._state = PassState(model, psi, passing)
+        self._state = PassState(model, psi, passing, strict=strict)
         self._hooks = ModuleHooks(self._state)
         self._copies = Copies()
 
@@ -72,6 +76,7 @@ class StructuralPass(TorchFunctionMode):
     def begin_another_call(self) -> None:
         """Record anew, on a model in the state that the call before has left it in."""
         self._state.recording = Recording(touched=self.recording.touched)
+        self._state.pass_number += 1
 
     def emit_input(self, example: Any) -> Any:
         """Put ones in place of the example's numbers (indices and masks keep theirs)."""
@@ -80,6 +85,7 @@ class StructuralPass(TorchFunctionMode):
     def check_output(self, output: Any) -> None:
         """Refuse an output with a path from a spike on which something may cost and was not counted."""
         refuse_output(self._state, output)
+        refuse_changed_constants(self._state)
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -100,6 +106,9 @@ class StructuralPass(TorchFunctionMode):
         active = bool(tag.origin & ~INERT)
         if state.inside:
             return self._inside_neuron(operation, active)
+        state.tags.note_plain((args, kwargs))
+        if tag.origin & Origin.PLAIN and tag.origin & (Origin.SPIKES | Origin.INPUT):
+            state.tags.plain_matters = True
         if not active:
             return self._on_constants(operation, tag)
         if name in CREATING and not state.tags.is_activation(
@@ -110,7 +119,9 @@ class StructuralPass(TorchFunctionMode):
         refuse_operation(state, name, func, kwargs)
         if name == "register_hook":  # it would act on the connections; the handle is all that the model gets
             return func(torch.zeros((), requires_grad=True), *args[1:], **kwargs)
-        if name in SYNAPTIC:
+        if name == ATTENTION:
+            return count_attention(state, func, args, kwargs)
+        if name in SYNAPTIC or name in BILINEAR:
             return count_call(state, name, func, args, kwargs)
         if name in SCALING and any(map(self._is_matrix, (*args, *kwargs.values()))):
             refuse_product(state, name)  # a linear layer written as product and sum
@@ -125,7 +136,7 @@ class StructuralPass(TorchFunctionMode):
                 refuse_product(state, name)
             with state.allowing_products():
                 return state.tag(operation.run(), Tag(Origin.CONSTANT))
-        if name in SYNAPTIC or name in UNCOUNTED:
+        if name in MULTIPLYING:
             refuse_product(state, name)
         out = operation.run()
         potential = Tag(Origin.CURRENT, f"the state of {state.inside[0]!r}")
@@ -157,6 +168,12 @@ class StructuralPass(TorchFunctionMode):
         state, name = self._state, operation.name
         args, kwargs = operation.args, operation.kwargs
         call = Call(operation.func, args, kwargs, state.psi, state.tags.is_activation, state.masks.mask_of)
+        if name in GATES or name in QUOTIENTS:
+            out = count_gate(state, name, call)
+            if out is not NotImplemented:
+                return out
+        if name in MAX_POOLS and tag.origin & Origin.SPIKES and not tag.origin & (Origin.OPAQUE | Origin.CURRENT):
+            return count_max_pool(state, name, call, tag)
         if tag.origin & ACTIVATION and name in state.passing and not self._takes_indices((args, kwargs)):
             out = self._by_rule(operation, call, tag)
             if out is not NotImplemented:
@@ -169,7 +186,9 @@ class StructuralPass(TorchFunctionMode):
             args, kwargs = tree_map_only(Tensor, state.as_emitted, (args, kwargs))
             out = _Operation(name, operation.func, args, kwargs).run()
         tag |= Tag(constants_in(name, call, tag.origin))
-        if tag.origin & (Origin.SPIKES | Origin.OPAQUE):
+        if is_analog(name, tag):
+            out, tag = analog_result(state, name, operation.target, out, tag)
+        elif tag.origin & (Origin.SPIKES | Origin.OPAQUE):
             tag = self._tag_without_rule(name, call, tag)
         elif tag.origin & ~(INERT | Origin.WEIGHTED) == Origin.INPUT:
             # Anything done to pixels leaves pixels: an analog value everywhere.
@@ -183,18 +202,22 @@ class StructuralPass(TorchFunctionMode):
         """Pass connections on by the operation's rule; `NotImplemented` where it has none for these arguments."""
         state, name = self._state, operation.name
         whole = self._copies.whole(name, call)
+        rule = state.passing[name]
+        expression = state.chains.of(whole) if whole is not None else state.chains.foretold(name, rule, call)
         if whole is None and tag.origin & Origin.DETACHED and not self._copies.knows(name, call):
             self._check_detached_sum(name, call)
         try:
             with state.counting():
-                out = state.passing[name](call) if whole is None else self._copies.restored(call, whole)
+                out = rule(call) if whole is None else self._copies.restored(call, whole)
         except PicojouleError as error:
             state.refuse(f"{name} {state.where()} {error}")
         if whole is not None:
             state.tag_written(operation.target, state.tags.get(whole))
+            state.chains.follow(name, call, out, expression)
             return state.tag(out, state.tags.get(whole))
         if out is NotImplemented:
             return out
+        state.chains.follow(name, call, out, expression)
         self._copies.follow(name, call, out)
         if tag.origin & Origin.SPIKES and self._copies.cuts(name):
             tag |= Tag(Origin.DETACHED)

@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from picojoule.errors import PicojouleError
-from picojoule.kernels.torch_private import tree_map_only
+from picojoule.kernels.torch_private import tree_leaves, tree_map_only
 from picojoule.spikes.sums import precise
 from picojoule.synapses.pass_state import PassState
+from picojoule.synapses.products import count_product, fan_out_of, product_of_two
 from picojoule.synapses.recording import SynapticCall
-from picojoule.synapses.refusals import refuse_synaptic_input, refuse_weight
+from picojoule.synapses.refusals import refuse_analog, refuse_synaptic_input, refuse_weight
+from picojoule.synapses.rules.bilinear import BILINEAR, Bilinear
 from picojoule.synapses.rules.call import Call, shadow
 from picojoule.synapses.rules.synaptic import EITHER_SIDE, SYNAPTIC
 from picojoule.synapses.tags import Origin, Tag
@@ -23,8 +25,11 @@ def count_call(
     state: PassState, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Record one call of a synaptic operation and return currents: ones that no gradient passes."""
-    x, weight = operands(args, kwargs)
-    if name in EITHER_SIDE and not state.tags.is_activation(x):
+    product = product_of_two(state, name, func, args, kwargs) if name in BILINEAR else None
+    if product is not None and all(map(state.tags.is_activation, (product.left, product.right))):
+        return count_product(state, name, product)
+    x, weight = (product.left, product.right) if product is not None else operands(args, kwargs)
+    if (product is not None or name in EITHER_SIDE) and not state.tags.is_activation(x):
         x, weight = weight, x
     refuse_weight(state, name, state.tags.get(weight))
     tag = state.tags.get(x)
@@ -35,29 +40,82 @@ def count_call(
         like = func(*tree_map_only(Tensor, shadow, args), **tree_map_only(Tensor, shadow, kwargs))
         try:
             present = state.masks.left_of(weight)
-            fan_out = SYNAPTIC[name](call, x, present).detach().to(x.device, precise(x.device))
+            fan_out = _fan_out(name, call, product, x, present)
         except PicojouleError as error:
             state.refuse(f"{place} {error}")
-        reached = (x * fan_out).sum() if tag.origin & Origin.SPIKES else None
+        everywhere = fan_out.expand(x.shape).double()
+        spikes, analog = bool(tag.origin & Origin.SPIKES), bool(tag.origin & Origin.CURRENT)
+        if analog:
+            refuse_analog(state, place, tag)
+        there = x.detach() > 0
+        reached = (x * fan_out * ~there if analog else x * fan_out).sum() if spikes else None
         if reached is not None:
             state.recording.reached.append(reached)
-        everywhere = fan_out.expand(x.shape).double()
-        analog = everywhere * (x.detach() > 0) if tag.origin & Origin.INPUT else everywhere.new_zeros(())
+        macs = round((everywhere * there).sum().item()) if tag.origin & (Origin.INPUT | Origin.CURRENT) else 0
         currents = torch.ones_like(like, dtype=weight.dtype, device=x.device)
     state.recording.calls.append(
         SynapticCall(
             weight=id(weight),
+            name=_layer_of(state, weight) or state.site(name),
             place=place,
-            module=(state.path[-1] if state.path else "") or name,
             fed=tuple(x.shape),
             macs=round(everywhere.sum().item()),
-            analog_macs=round(analog.sum().item()),
+            encoder_macs=0 if analog else macs,
+            analog_macs=macs if analog else 0,
             weights=round(present.sum().item()),
             outputs=like.numel(),
             reached=reached,
         )
     )
     return state.tag(currents, Tag(Origin.CURRENT, place))
+
+
+def _fan_out(name: str, call: Call, product: Bilinear | None, x: Tensor, present: Tensor) -> Tensor:
+    if product is not None:
+        return fan_out_of(product, x, present)
+    return SYNAPTIC[name](call, x, present).detach().to(x.device, precise(x.device))
+
+
+def _layer_of(state: PassState, weight: Tensor) -> str | None:
+    """Name the running module if the weight is its own."""
+    path = state.path[-1] if state.path else ""
+    module = state.model.get_submodule(path)
+    own = (*module.parameters(recurse=False), *tree_leaves(list(vars(module).values())))
+    return path if path and any(weight is tensor for tensor in own) else None
+
+
+def count_unit_synapses(state: PassState, name: str, arrivals: Any) -> None:
+    """Count the spikes that reach a neuron without a weight, each as one synapse for each neuron that it reaches.
+
+    Args:
+        state: The structural pass.
+        name: The layer's name.
+        arrivals: What the layer is called with.
+    """
+    own = state.recording.leaves.get(name, [])  # a reset: what a layer gives back to itself has no synapse
+    for x in tree_leaves(arrivals):
+        if isinstance(x, Tensor) and state.tags.get(x).origin & Origin.SPIKES and x.requires_grad:
+            with state.counting():
+                reached = x.sum()
+                back = torch.autograd.grad(reached, own, allow_unused=True, retain_graph=True) if own else ()
+                for leaf, gradient in zip(own, back, strict=True):
+                    reached = reached if gradient is None else reached - (leaf * gradient).sum()
+            state.recording.reached.append(reached)
+            state.recording.calls.append(
+                SynapticCall(
+                    weight=f"unit synapses of {name}",
+                    name=name,
+                    place=f"the layer {name!r}",
+                    fed=tuple(x.shape),
+                    macs=0,
+                    encoder_macs=0,
+                    analog_macs=0,
+                    weights=0,
+                    outputs=x.numel(),
+                    reached=reached,
+                    unit=True,
+                )
+            )
 
 
 def weighs_constant(state: PassState, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

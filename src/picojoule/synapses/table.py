@@ -12,21 +12,24 @@ from torch import Tensor
 
 from picojoule.errors import PicojouleError
 from picojoule.io.tables import as_text
+from picojoule.synapses.made_spikes import MadeSpikes
 from picojoule.synapses.rules import Psi
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A layer of weights that the spikes of a layer reach."""
+    """What the spikes of a layer reach: a layer of weights, the analog factor of a product, or neurons directly."""
 
     fan_out: Tensor
     """How many of its synapses a spike of each neuron reaches; over all targets they add up to ψ."""
     weights: int
-    """How many weights it has, without those that were pruned."""
+    """How many weights it has, without those that were pruned; of a product, the values of the other factor."""
     outputs: int
     """How many values it puts out for one sample and step."""
     name: str = ""
-    """Its module's name; empty for a ψ that was written by hand."""
+    """The layer of weights, the product, or the neurons."""
+    unit: bool = False
+    """Whether spikes arrive there without a weight: unit synapses, an accumulate each."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +70,30 @@ def titled(name: str, kind: str) -> str:
     return f"{name} {kind}" if kind and name.rpartition(".")[2].isdecimal() else name
 
 
+@dataclass(frozen=True)
+class AnalogSynapses:
+    """A layer of weights, or a product, that analog values feed: multiply-accumulates, which no spike changes."""
+
+    name: str
+    macs: int
+    """Multiply-accumulates per sample and traced pass."""
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A spiking layer, or a relay (a max pool that passes spikes on and has no neurons of its own).
+    """A spiking layer, a relay (a max pool or gate that passes spikes on), or a product of spikes by spikes.
+
+    Relays and products have no neurons of their own. What a product "emits" are the pairs of spikes that meet in it, as
+    one number, each of which costs one accumulate: its ψ is 1.
 
     Attributes:
         name: Its name in `model.named_modules()`.
         fan_out: ψ of each neuron, in the shape of the layer's map without the batch: int64 for `psi="exact"`, else
             float64.
-        relay: Whether it is a relay.
+        relay: Whether it has no neurons of its own.
         targets: Where the spikes go: ψ apart by layers of weights. For a ψ written by hand, one target of unknown size.
         kind: The class of the module, if it is known.
+        made: How its spikes are made of those of other layers, if no module emits them.
 
     >>> import torch
     >>> layer = Layer("spike1", torch.full((2, 3, 3), 4))
@@ -90,6 +106,7 @@ class Layer:
     relay: bool = False
     targets: tuple[Target, ...] = ()
     kind: str = ""
+    made: MadeSpikes | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.fan_out, Tensor):
@@ -113,9 +130,24 @@ class Layer:
         return 0 if self.relay else self.fan_out.numel()
 
     @property
+    def product(self) -> bool:
+        """Whether it is a product of spikes by spikes."""
+        return self.made is not None and self.made.layout is None
+
+    @property
+    def at_one(self) -> int:
+        """What each of its elements emits if everything fires once: 1, or the pairs that meet in a product."""
+        return self.made.at_one if self.made is not None and self.product else 1
+
+    @property
     def synapses(self) -> int:
         """Σ_i ψ_i, the layer's synaptic operations if everything fired once."""
-        return round(self.fan_out.sum().item())
+        return round(self.fan_out.sum().item()) * self.at_one
+
+    @property
+    def unit_synapses(self) -> int:
+        """Those of its synapses that have no weight."""
+        return round(sum(target.fan_out.sum().item() for target in self.targets if target.unit))
 
 
 class Synapses(Mapping[str, Layer]):
@@ -131,6 +163,7 @@ class Synapses(Mapping[str, Layer]):
         encoder_macs: Multiply-accumulates of the synapses that the input feeds, per sample and traced pass.
         dense_macs: Multiply-accumulates of the dense ReLU twin: every synapse once, whatever feeds it.
         weights: The layers of weights in the order in which they run; empty for a ψ that was written by hand.
+        analog: Layers of weights and products that analog values feed, in the order in which they run.
 
     Raises:
         PicojouleError: `layers` is not a dictionary of `Layer`.
@@ -154,6 +187,7 @@ class Synapses(Mapping[str, Layer]):
         encoder_macs: int,
         dense_macs: int,
         weights: tuple[WeightLayer, ...] = (),
+        analog: tuple[AnalogSynapses, ...] = (),
     ) -> None:
         if not isinstance(layers, Mapping) or not all(isinstance(layer, Layer) for layer in layers.values()):
             raise PicojouleError("the layers of Synapses are a dictionary of picojoule.Layer by name: give one")
@@ -164,6 +198,7 @@ class Synapses(Mapping[str, Layer]):
         self.encoder_macs = encoder_macs
         self.dense_macs = dense_macs
         self.weights = weights
+        self.analog = analog
 
     def __getitem__(self, name: str) -> Layer:
         return self._layers[name]
@@ -178,6 +213,26 @@ class Synapses(Mapping[str, Layer]):
     def spiking(self) -> list[Layer]:
         """The layers with neurons, relays left out."""
         return [layer for layer in self._layers.values() if not layer.relay]
+
+    @property
+    def products(self) -> list[Layer]:
+        """The products of spikes by spikes."""
+        return [layer for layer in self._layers.values() if layer.product]
+
+    @property
+    def made(self) -> dict[str, MadeSpikes]:
+        """How the spikes of gates, functional max pools and products are made, by name."""
+        return {name: layer.made for name, layer in self._layers.items() if layer.made is not None}
+
+    @property
+    def analog_macs(self) -> int:
+        """Multiply-accumulates of the synapses that analog values feed, per sample and traced pass."""
+        return sum(synapses.macs for synapses in self.analog)
+
+    @property
+    def unit_synapses(self) -> int:
+        """Those of `synapses` by which spikes reach neurons without a weight."""
+        return sum(layer.unit_synapses for layer in self._layers.values())
 
     @property
     def neurons(self) -> int:
@@ -202,6 +257,9 @@ class Synapses(Mapping[str, Layer]):
             "spiking_layers": len(self.spiking),
             "synapses": self.synapses,
             "encoder_macs": self.encoder_macs,
+            "analog_macs": self.analog_macs,
+            "unit_synapses": self.unit_synapses,
+            "analog": [{"name": synapses.name, "macs": synapses.macs} for synapses in self.analog],
             "penalty_at_one": {"syn": self.synapses, "total": self.neurons, "balance": len(self.spiking)},
             "layers": [
                 {
@@ -211,6 +269,7 @@ class Synapses(Mapping[str, Layer]):
                     "synapses": layer.synapses,
                     "psi_min": layer.fan_out.min().item(),
                     "psi_max": layer.fan_out.max().item(),
+                    "kind": "product" if layer.product else "relay" if layer.relay else "neurons",
                 }
                 for layer in self._layers.values()
             ],
@@ -225,15 +284,15 @@ class Synapses(Mapping[str, Layer]):
         table = Table(
             title=f"ψ = {self.psi}, input {'×'.join(map(str, self.input_shape))}",
             caption=f"Ω(1), p = 1: syn {self.synapses:,}, total {self.neurons:,}, balance {len(self.spiking)}.   "
-            f"Fed by the input, outside ψ: {self.encoder_macs:,} multiply-accumulates.",
+            f"Fed by the input, outside ψ: {self.encoder_macs:,} multiply-accumulates.{self._apart()}",
         )
         for column in ("layer", "map", "neurons", "ψ", "synapses", "share"):
             table.add_column(column, justify="left" if column == "layer" else "right", overflow="fold")
         for layer in self._layers.values():
             low, high = layer.fan_out.min().item(), layer.fan_out.max().item()
             table.add_row(
-                escape(layer.title) + (" (relay)" if layer.relay else ""),
-                "×".join(map(str, layer.shape)),
+                escape(layer.title) + (" (product)" if layer.product else " (relay)" if layer.relay else ""),
+                "×".join(map(str, layer.shape)) or "–",
                 f"{layer.neurons:,}",
                 f"{low:,.6g}" if low == high else f"{low:,.6g} … {high:,.6g}",
                 f"{layer.synapses:,}",
@@ -242,6 +301,13 @@ class Synapses(Mapping[str, Layer]):
         table.add_section()
         table.add_row("total", "", f"{self.neurons:,}", "", f"{self.synapses:,}", "100.0%" if self.synapses else "–")
         return table
+
+    def _apart(self) -> str:
+        """Say what analog values feed, and what has no weight."""
+        named = ", ".join(f"{escape(synapses.name)} {synapses.macs:,}" for synapses in self.analog)
+        analog = f" Fed by analog values, outside ψ: {self.analog_macs:,} ({named})." if self.analog else ""
+        unit = f" Unit synapses, within ψ: {self.unit_synapses:,}." if self.unit_synapses else ""
+        return analog + unit
 
     def __str__(self) -> str:
         return as_text(self.table())

@@ -17,6 +17,7 @@ from picojoule.kernels.torch_private import (
     storage_identity,
     torch_function_disabled,
     tree_leaves,
+    version,
 )
 
 
@@ -28,6 +29,8 @@ class Origin(enum.Flag):
     """Beside CONSTANT: a parameter, or made of one."""
     RANDOM = enum.auto()
     """Beside CONSTANT: drawn anew in every call."""
+    PLAIN = enum.auto()
+    """Beside CONSTANT: held in an attribute that is neither parameter nor buffer, or made of one."""
     INPUT = enum.auto()
     SPIKES = enum.auto()
     SCALED = enum.auto()
@@ -44,6 +47,8 @@ class Origin(enum.Flag):
     """Beside SPIKES: gradients do not pass, though connections do."""
     CURRENT = enum.auto()
     """Behind synapses, not yet through a neuron."""
+    FIRED = enum.auto()
+    """Beside CURRENT: compared with numbers or rounded by a bare function, which may be a neuron."""
     OPAQUE = enum.auto()
     """Spikes that went through an operation without a rule."""
     COSTLY = enum.auto()
@@ -54,8 +59,8 @@ class Origin(enum.Flag):
     """A tensor that the model holds outside its parameters and buffers: a state, or a constant."""
 
 
-INERT = Origin.CONSTANT | Origin.WEIGHT | Origin.RANDOM
-ACTIVATION = Origin.SPIKES | Origin.INPUT
+INERT = Origin.CONSTANT | Origin.WEIGHT | Origin.RANDOM | Origin.PLAIN
+ACTIVATION = Origin.SPIKES | Origin.INPUT | Origin.CURRENT
 STRANGE = Origin.UNSEEN | Origin.HELD
 """Of unknown origin."""
 
@@ -73,6 +78,10 @@ class Tag:
         first, second = (self, other) if self.blame else (other, self)
         worse = second if second.blame and _severity(second) > _severity(first) else first
         return Tag(self.origin | other.origin, worse.blame, worse.remedy)
+
+    def without(self, origin: Origin) -> Tag:
+        """Return the tag without some origins."""
+        return Tag(self.origin & ~origin, self.blame, self.remedy)
 
 
 def _severity(tag: Tag) -> int:
@@ -97,10 +106,18 @@ class Tags:
         self._by_tensor: dict[int, tuple[Tensor, Tag]] = {}
         self._written: dict[int, Tag] = {}
         """What was written in place, by the memory it was written to: all views of it carry it."""
-        for module in model.modules():
+        self._plain: dict[int, tuple[str, nn.Module, Tensor, int]] = {}
+        """Constants, or states that an earlier call left, in attributes that are neither parameter nor buffer."""
+        self._used: set[int] = set()
+        self.plain_matters = False
+        """Whether one of them takes part in what spikes or the input go through."""
+        for name, module in model.named_modules():
             for tensor in tree_leaves(list(vars(module).values())):
-                if isinstance(tensor, Tensor):
-                    self.put(tensor, Tag(Origin.HELD))  # a state that an earlier call left
+                if isinstance(tensor, Tensor) and (tensor.requires_grad or tensor.is_inference()):
+                    self.put(tensor, Tag(Origin.HELD))
+                elif isinstance(tensor, Tensor):
+                    self.put(tensor, Tag(Origin.CONSTANT | Origin.PLAIN))
+                    self._plain[id(tensor)] = (name, module, tensor, version(tensor))
         for tensor in model.buffers():
             self.put(tensor, Tag(Origin.CONSTANT))
         for tensor in (*model.parameters(), *(getattr(module, name) for module, name in pruned)):
@@ -132,6 +149,19 @@ class Tags:
     def is_activation(self, value: Any) -> bool:
         """Whether a nest of values carries anything but constants."""
         return bool(self.joint(value).origin & ~INERT)
+
+    def note_plain(self, values: Any) -> None:
+        """Note that the model uses constants in plain attributes."""
+        if self._plain:
+            self._used.update(id(leaf) for leaf in tree_leaves(values) if id(leaf) in self._plain)
+
+    def changed_plain(self) -> str | None:
+        """Name a module that has used a tensor of a plain attribute and replaced or changed it."""
+        for name, module, tensor, before in (self._plain[each] for each in self._used if self.plain_matters):
+            held = any(leaf is tensor for leaf in tree_leaves(list(vars(module).values())))
+            if not held or version(tensor) != before:
+                return name
+        return None
 
     def overwrite(self, target: Any, tag: Tag) -> None:
         """Note that an operation wrote into a tensor."""

@@ -24,8 +24,9 @@ from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import tree_leaves
-from picojoule.spikes.layout import TimeLayout, completed
+from picojoule.spikes.layout import LayerLayout, PoolLayout, TimeLayout, completed
 from picojoule.spikes.spiking import layer_layout, spiking_modules, unwrap
+from picojoule.synapses.made_spikes import MadeSpikes, made_spikes
 from picojoule.synapses.module_hooks import unregistered, unregistered_neurons
 from picojoule.synapses.recording import Recording, SynapticCall
 from picojoule.synapses.repetition import UNUSED, OtherBatch, check_all_weights_ran, holds_a_state
@@ -33,7 +34,7 @@ from picojoule.synapses.rules import Psi
 from picojoule.synapses.rules.declared import passing_rules
 from picojoule.synapses.rules.passing import PassingRule
 from picojoule.synapses.snapshot import unchanged
-from picojoule.synapses.table import Layer, Synapses, Target, WeightLayer
+from picojoule.synapses.table import AnalogSynapses, Layer, Synapses, Target, WeightLayer
 from picojoule.synapses.traced_calls import ForwardPassError, record_calls
 
 
@@ -46,6 +47,7 @@ def trace(
     time_axis: int | None = None,
     folded: Literal["time", "batch"] | None = None,
     rules: Mapping[str, PassingRule] | None = None,
+    strict: bool = False,
 ) -> Synapses:
     """Count ψ, the synapses that a spike of each neuron reaches, from a network's structure alone.
 
@@ -66,6 +68,8 @@ def trace(
         folded: Which of the two comes first where time and batch share the first axis.
         rules: Passing rules by the name of the operation, for this call only. `picojoule.declare_rule` declares one for
             the whole process.
+        strict: Whether to refuse synapses that analog values feed (currents, potentials), instead of counting their
+            multiply-accumulates apart (`Synapses.analog`).
 
     Returns:
         The layers in the order in which they fire, each with its ψ.
@@ -118,7 +122,7 @@ def trace(
             "the example holds no sample: give a tensor shaped like a batch of the model's real input, or a tuple of "
             "arguments"
         )
-    record = partial(record_calls, model, psi, passing)
+    record = partial(record_calls, model, psi, passing, strict=strict)
     recording = record(arguments)
     silent = [name for name in expected if name not in recording.leaves]
     if silent:
@@ -127,26 +131,43 @@ def trace(
             f"{', '.join(map(repr, silent))}: {UNUSED}"
         )
     check_all_weights_ran(model, recording)
-    count = _counted(model, recording, layout, psi)
     given = tuple(tensors[0].shape)
-    _check_samples(count.samples, given, layout)
-    if all(getattr(layer, "samples", None) is None for layer in own.values()):  # else it is bound to one batch size
-        _check_other_batch(model, arguments, count, layout, psi, record)
-    targets = _targets(recording, count.psi_of, count.samples * steps)
-    dense = _dense_macs(recording.calls, count.samples, layout)
-    has_time = layout.has_axis_in(given) or layout.can_loop_over(given, count.samples)
-    kinds = {name: type(model.get_submodule(name)).__name__ for name in recording.leaves}
+    samples = _samples(recording, layout, own)
+    _check_samples(samples, given, layout)
+    pools = {name: layer_layout(model.get_submodule(name)) for name in recording.leaves if name not in recording.made}
+    # A layer that is bound to one batch size has no other.
+    free = all(getattr(layer, "samples", None) is None for layer in own.values())
+    other = _other_batch(model, arguments, samples, layout, record) if free else None
+    twin = None if other is None else (other.recording, other.samples)
+    made = made_spikes(recording, samples, twin, layout, pools)
+    count = _counted(recording, samples, layout, psi, pools, made)
+    if other is not None:
+        _check_other_batch(count, other, layout, psi, pools, made)
+    targets = _targets(recording, count.psi_of, samples * steps)
+    targets |= _product_targets(recording, made, targets, count.psi_of, samples * steps)
+    has_time = layout.has_axis_in(given) or layout.can_loop_over(given, samples)
+    kinds = {name: type(model.get_submodule(name)).__name__ for name in pools}
+    products = [call.product for calls in recording.made.values() for call in calls if call.product is not None]
+    dense = _dense_macs([*recording.calls, *products], samples, layout)
     return Synapses(
         {
-            name: Layer(name, count.psi_of[name], name in recording.relays, targets[name], kinds[name])
-            for name in recording.leaves
+            name: Layer(
+                name,
+                count.psi_of[name],
+                name in recording.relays or name in made,
+                targets[name],
+                kinds.get(name, ""),
+                made.get(name),
+            )
+            for name in recording.order
         },
         psi=psi,
         input_shape=given[2 if has_time else 1 :],
         steps=steps,
         encoder_macs=count.encoder_macs,
         dense_macs=sum(dense.values()),
-        weights=_weight_layers(model, recording.calls, dense, count.samples),
+        weights=_weight_layers(model, [*recording.calls, *products], dense, samples),
+        analog=_analog(recording.calls, samples),
     )
 
 
@@ -154,12 +175,41 @@ def trace(
 class _Count:
     """What one call of the model recorded, for one sample."""
 
-    samples: int
     psi_of: dict[str, Tensor]
     encoder_macs: int
+    analog_macs: int
 
 
-def _counted(model: nn.Module, recording: Recording, layout: TimeLayout, psi: Psi) -> _Count:
+@dataclass(frozen=True)
+class _Other:
+    """What a call with another number of samples recorded."""
+
+    recording: Recording
+    samples: int
+
+
+_Layouts = dict[str, LayerLayout | PoolLayout | None]
+
+
+def _samples(recording: Recording, layout: TimeLayout, own: _Layouts) -> int:
+    """Return the number of samples that the spiking layers emit, which must be the same in all of them."""
+    rows = {name: len(layout.by_step(name, recording.leaves[name], own[name])[0]) for name in own}
+    if len(set(rows.values())) > 1:
+        raise PicojouleError(
+            f"the layers emit different numbers of samples ({rows}): the first axis of every spiking layer's output "
+            "must be the batch; if time is folded into it, say steps= and folded="
+        )
+    return next(iter(rows.values()))
+
+
+def _counted(
+    recording: Recording,
+    samples: int,
+    layout: TimeLayout,
+    psi: Psi,
+    own: _Layouts,
+    made: dict[str, MadeSpikes],
+) -> _Count:
     """Differentiate what spikes reach by the spikes: ψ of each layer."""
     leaves = [leaf for calls in recording.leaves.values() for leaf in calls]
     gradients: list[Tensor | None] = [None] * len(leaves)
@@ -167,33 +217,28 @@ def _counted(model: nn.Module, recording: Recording, layout: TimeLayout, psi: Ps
         with torch.inference_mode(False):
             gradients = list(torch.autograd.grad(recording.reached, leaves, allow_unused=True, retain_graph=True))
     fan_outs = iter(torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True))
-    emitted = {
-        name: layout.by_step(name, [next(fan_outs) for _ in calls], layer_layout(model.get_submodule(name)))
-        for name, calls in recording.leaves.items()
-    }
-    rows = {name: len(by_step[0]) for name, by_step in emitted.items()}
-    samples = next(iter(rows.values()))
-    if len(set(rows.values())) > 1:
-        raise PicojouleError(
-            f"the layers emit different numbers of samples ({rows}): the first axis of every spiking layer's output "
-            "must be the batch; if time is folded into it, say steps= and folded="
-        )
-    psi_of = {name: _one_step(name, by_step, psi) for name, by_step in emitted.items()}
-    return _Count(samples, psi_of, sum(call.analog_macs for call in recording.calls) // samples)
+    psi_of: dict[str, Tensor] = {}
+    for name, calls in recording.leaves.items():
+        reached = [next(fan_outs) for _ in calls]
+        by_step = made[name].by_step(reached, layout) if name in made else layout.by_step(name, reached, own[name])
+        psi_of[name] = _one_step(name, by_step, psi)
+    for name in made.keys() - psi_of.keys():
+        psi_of[name] = torch.ones((), dtype=torch.int64 if psi == "exact" else torch.float64)
+    macs = [sum(call.encoder_macs for call in recording.calls), sum(call.analog_macs for call in recording.calls)]
+    return _Count(psi_of, *(n // samples for n in macs))
 
 
-def _check_other_batch(
+def _other_batch(
     model: nn.Module,
     arguments: tuple[Any, ...],
-    count: _Count,
+    samples: int,
     layout: TimeLayout,
-    psi: Psi,
     record: Callable[..., Recording],
-) -> None:
-    """Refuse a model whose ψ depends on how many samples are in the batch."""
-    batch = OtherBatch(count.samples, layout)
+) -> _Other | None:
+    """Call a model with another number of samples; None where it takes no other."""
+    batch = OtherBatch(samples, layout)
     if not batch.has_samples(arguments):
-        return
+        return None
     others = batch.of(arguments)
     try:
         try:
@@ -205,18 +250,30 @@ def _check_other_batch(
     except ForwardPassError as error:
         if holds_a_state(model):
             raise PicojouleError(
-                f"the model takes a batch of {count.samples} but no other ({error.__cause__}), and it holds a state of "
+                f"the model takes a batch of {samples} but no other ({error.__cause__}), and it holds a state of "
                 "an earlier call: reset its state before it is traced"
             ) from error
-        return  # a model for one size of batch has no other ψ
-    other = _counted(model, recording, layout, psi)
-    for name, fan_out in count.psi_of.items():
-        if name not in other.psi_of or not torch.allclose(fan_out.double(), other.psi_of[name].double(), rtol=1e-9):
-            raise PicojouleError(
-                f"a spike of {name!r} reaches other synapses in a batch of {other.samples} than in one of "
-                f"{count.samples}: the model mixes the samples of a batch (a mean over its axis, for example), so ψ is "
-                "not a property of the network: keep the samples apart"
-            )
+        return None  # a model for one size of batch has no other ψ
+    return _Other(recording, batch.samples)
+
+
+def _check_other_batch(
+    count: _Count, other: _Other, layout: TimeLayout, psi: Psi, own: _Layouts, made: dict[str, MadeSpikes]
+) -> None:
+    """Refuse a model whose ψ depends on how many samples are in the batch."""
+    others = _counted(other.recording, other.samples, layout, psi, own, made)
+    differs = [
+        f"a spike of {name!r} reaches other synapses"
+        for name, fan_out in count.psi_of.items()
+        if name not in others.psi_of or not torch.allclose(fan_out.double(), others.psi_of[name].double(), rtol=1e-9)
+    ]
+    if count.analog_macs != others.analog_macs:
+        differs.append("a sample takes other analog multiply-accumulates")
+    if differs:
+        raise PicojouleError(
+            f"{differs[0]} in a batch of {other.samples} than in one of another size: the model mixes the samples of a "
+            "batch (a mean over its axis, for example), so ψ is not a property of the network: keep the samples apart"
+        )
 
 
 def _one_step(name: str, by_step: list[Tensor], psi: Psi) -> Tensor:
@@ -238,7 +295,7 @@ def _one_step(name: str, by_step: list[Tensor], psi: Psi) -> Tensor:
 
 def _targets(recording: Recording, psi_of: dict[str, Tensor], times: int) -> dict[str, tuple[Target, ...]]:
     """Take ψ of every layer apart by the weights that its spikes reach; `times` is samples times steps."""
-    by_weight: dict[int, list[SynapticCall]] = {}
+    by_weight: dict[int | str, list[SynapticCall]] = {}
     for call in recording.calls:
         if call.reached is not None:
             by_weight.setdefault(call.weight, []).append(call)
@@ -253,9 +310,42 @@ def _targets(recording: Recording, psi_of: dict[str, Tensor], times: int) -> dic
                 psi = psi_of[name]
                 fan_out = gradient.reshape(-1, *psi.shape)[0].cpu().to(torch.float64)  # map axes come last
                 fan_out = fan_out if psi.is_floating_point() else fan_out.round().to(psi.dtype)
-                outputs = sum(call.outputs for call in calls) // times
-                found[name].append(Target(fan_out, calls[0].weights, outputs, calls[0].module))
+                found[name].append(_target(fan_out, calls, times))
     return {name: tuple(targets) for name, targets in found.items()}
+
+
+def _product_targets(
+    recording: Recording,
+    made: dict[str, MadeSpikes],
+    targets: dict[str, tuple[Target, ...]],
+    psi_of: dict[str, Tensor],
+    times: int,
+) -> dict[str, tuple[Target, ...]]:
+    """Add products to the targets of their parents, which reach no synapses there, and to their own."""
+    found = dict(targets)
+    for name, calls in recording.made.items():
+        products = [call.product for call in calls if call.product is not None]
+        if not products:
+            continue
+        found[name] = (_target(psi_of[name], products, times, name),)
+        for parent in made[name].parents:
+            found[parent] = (*found[parent], _target(torch.zeros_like(psi_of[parent]), products, times, name))
+    return found
+
+
+def _target(fan_out: Tensor, calls: list[SynapticCall], times: int, name: str = "") -> Target:
+    first, outputs = calls[0], sum(call.outputs for call in calls) // times
+    weights = first.weights if first.fixed else sum(call.weights for call in calls) // times
+    return Target(fan_out, weights, outputs, name or first.name, first.unit)
+
+
+def _analog(calls: list[SynapticCall], samples: int) -> tuple[AnalogSynapses, ...]:
+    """List the layers of weights and products that analog values feed."""
+    macs: dict[str, int] = {}
+    for call in calls:
+        if call.analog_macs:
+            macs[call.name] = macs.get(call.name, 0) + call.analog_macs
+    return tuple(AnalogSynapses(name, n // samples) for name, n in macs.items())
 
 
 def _check_samples(samples: int, given: tuple[int, ...], layout: TimeLayout) -> None:
@@ -273,10 +363,10 @@ def _check_samples(samples: int, given: tuple[int, ...], layout: TimeLayout) -> 
         )
 
 
-def _dense_macs(calls: list[SynapticCall], samples: int, layout: TimeLayout) -> dict[int, int]:
+def _dense_macs(calls: list[SynapticCall], samples: int, layout: TimeLayout) -> dict[int | str, int]:
     """Count all multiply-accumulates of one step, by the identity of the weight: the ReLU twin has no time."""
-    macs: Counter[int] = Counter()
-    steps: Counter[int] = Counter()
+    macs: Counter[int | str] = Counter()
+    steps: Counter[int | str] = Counter()
     for call in calls:
         macs[call.weight] += call.macs
         steps[call.weight] += layout.steps if layout.is_in(call.fed, samples) else 1
@@ -285,16 +375,16 @@ def _dense_macs(calls: list[SynapticCall], samples: int, layout: TimeLayout) -> 
 
 
 def _weight_layers(
-    model: nn.Module, calls: list[SynapticCall], dense: dict[int, int], samples: int
+    model: nn.Module, calls: list[SynapticCall], dense: dict[int | str, int], samples: int
 ) -> tuple[WeightLayer, ...]:
     """Name the layers of weights; two weights of one module are one layer."""
     modules, found = dict(model.named_modules()), dict[str, WeightLayer]()
-    analog, names = Counter[str](), dict[int, str]()
+    fed, names = Counter[str](), dict[int | str, str]()
     for call in calls:
-        name = names.setdefault(call.weight, call.module)
-        analog[name] += call.analog_macs
+        name = names.setdefault(call.weight, call.name)
+        fed[name] += call.encoder_macs
     for weight, name in names.items():
         kind = type(modules[name]).__name__ if name in modules else ""
         macs = dense[weight] + (found[name].macs if name in found else 0)
-        found[name] = WeightLayer(name, kind, macs, analog[name] // samples)
+        found[name] = WeightLayer(name, kind, macs, fed[name] // samples)
     return tuple(found.values())

@@ -29,6 +29,8 @@ def record_calls(
     passing: Mapping[str, PassingRule],
     arguments: tuple[Any, ...],
     calls: int = 2,
+    *,
+    strict: bool = False,
 ) -> Recording:
     """Call a model in a structural pass and leave it exactly as it was.
 
@@ -38,6 +40,7 @@ def record_calls(
         passing: The passing rules by the name of the operation.
         arguments: What the model is called with.
         calls: How often it is called, each time in the state that the call before has left it in.
+        strict: Whether analog values that feed synapses are refused.
 
     Returns:
         What the first call recorded.
@@ -48,7 +51,7 @@ def record_calls(
     """
     with unchanged(model), _uncompiled():
         model.eval()
-        structural = StructuralPass(model, psi, passing)
+        structural = StructuralPass(model, psi, passing, strict=strict)
         recordings = []
         for _ in range(calls):
             structural.begin_another_call()

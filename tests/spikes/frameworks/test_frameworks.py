@@ -71,7 +71,8 @@ def test_the_users_word_comes_first() -> None:
 def test_a_silent_neuron_between_spikes_and_synapses_is_refused() -> None:
     net = nn.Sequential(nn.Linear(4, 3), pj.Spike(), nn.Linear(3, 3), of("norse", "LICell"), nn.Linear(3, 2))
     with pytest.raises(PicojouleError, match=r"'3' \(LICell of Norse\), which emits its potential"):
-        pj.trace(net, torch.zeros(1, 4))
+        pj.trace(net, torch.zeros(1, 4), strict=True)
+    assert pj.trace(net, torch.zeros(1, 4)).analog_macs == 6
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def test_what_emits_no_spikes_must_not_feed_a_synapse(name: str) -> None:
     assert kind_of(module) == Silent()
     net = norse.SequentialState(nn.Linear(4, 3), norse.LIFCell(), nn.Linear(3, 3), module, nn.Linear(3, 2))
     with pytest.raises(PicojouleError, match=f"'3' \\({name} of Norse\\), which emits its potential"):
-        pj.trace(net, torch.zeros(1, 4))
+        pj.trace(net, torch.zeros(1, 4), strict=True)
 
 
 def test_a_neuron_called_as_a_function_is_refused() -> None:

@@ -199,7 +199,7 @@ def test_what_emits_no_spikes_must_not_feed_a_synapse() -> None:
     assert pj.trace(net, torch.zeros(STEPS, 1, 4), **TIMED).synapses == 9
     net.append(nn.Linear(3, 2))
     with pytest.raises(PicojouleError, match="'3' \\(NonSpikingLIFNode of SpikingJelly\\), which emits its potential"):
-        pj.trace(net, torch.zeros(STEPS, 1, 4), **TIMED)
+        pj.trace(net, torch.zeros(STEPS, 1, 4), **TIMED, strict=True)
 
 
 def test_a_neuron_called_as_a_function_is_refused() -> None:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import tree_map_only
+from picojoule.synapses.rules.bilinear import MULTIPLYING
 from picojoule.synapses.rules.call import Call, shadow
 from picojoule.synapses.rules.passing import PASSING, PassingRule, identity
-from picojoule.synapses.rules.synaptic import SYNAPTIC, UNCOUNTED
 
 _HOW_TO_DECLARE = (
     "say so with rules={{{name!r}: picojoule.rules.identity}} in picojoule.trace, or for the whole process with "
@@ -21,14 +21,12 @@ _HOW_TO_DECLARE = (
 )
 REMEDIES: dict[str, str] = {
     **dict.fromkeys(
-        "max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d "
-        "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices".split(),
-        "use the pool as a module (nn.MaxPool2d and its kin), which picojoule counts behind the pool",
+        (f"{kind}max_pool{axes}d_with_indices" for kind in ("", "adaptive_") for axes in (1, 2, 3)),
+        "leave out return_indices",
     ),
     **dict.fromkeys(
-        "layer_norm group_norm instance_norm rms_norm".split(),
-        "its scale depends on the data, so use batch norm, move it behind the synapses, or, if each element keeps its "
-        "connections, " + _HOW_TO_DECLARE,
+        "and bitwise_and logical_and minimum where masked_fill __and__".split(),
+        "write the gate as a product of the two, a * b",
     ),
 }
 DEFAULT_REMEDY = "move it in front of a spiking layer, or, if each element keeps its connections, " + _HOW_TO_DECLARE
@@ -86,7 +84,7 @@ def _checked_rule(name: str, rule: PassingRule) -> PassingRule:
     """Return the rule as the structural pass calls it, or refuse it."""
     if not isinstance(name, str):
         raise PicojouleError(f"{name!r} is not the name of an operation of PyTorch: give one such as 'relu'")
-    if name in SYNAPTIC or name in UNCOUNTED:
+    if name in MULTIPLYING:
         raise PicojouleError(
             f"{name!r} multiplies activations by weights, so it cannot be declared to pass connections on: give a rule "
             "for an operation without weights"

@@ -119,10 +119,10 @@ EITHER_SIDE = frozenset(["matmul", "mm"])
 """Synaptic operations whose weights may stand on the left."""
 
 UNCOUNTED = frozenset(
-    "addbmm addmm addmv addr baddbmm bilinear bmm cdist chain_matmul corrcoef cosine_similarity cov dist dot einsum "
-    "embedding_bag gru gru_cell inner kron linalg_multi_dot linalg_vecdot lstm lstm_cell multi_dot "
-    "multi_head_attention_forward mv outer pairwise_distance pdist rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell "
-    "scaled_dot_product_attention tensordot vdot _native_multi_head_attention _transformer_encoder_layer_fwd".split()
+    "addbmm addmm addmv addr baddbmm bilinear cdist chain_matmul corrcoef cosine_similarity cov dist embedding_bag gru "
+    "gru_cell kron linalg_multi_dot linalg_vecdot lstm lstm_cell multi_dot multi_head_attention_forward "
+    "pairwise_distance pdist rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell _native_multi_head_attention "
+    "_transformer_encoder_layer_fwd".split()
 )
 """Products that cost operations but have no rule: refused wherever they touch an activation, even when nothing follows
 them."""
