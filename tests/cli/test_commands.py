@@ -85,7 +85,10 @@ def traced(model: str, psi: Any) -> pj.Synapses:
 # ------------------------------------------------------------------------------------------------------- profile --json
 
 
-FIELDS = "model input_shape psi neurons spiking_layers synapses encoder_macs penalty_at_one layers".split()
+FIELDS = (
+    "model input_shape psi neurons spiking_layers synapses encoder_macs penalty_at_one layers "
+    "unit_synapses analog_macs analog"
+).split()
 LAYER_FIELDS = "name shape neurons synapses psi_min psi_max".split()
 
 
@@ -204,6 +207,9 @@ def test_a_model_of_ones_own(run: Run, package: Callable[[str, str], None], argu
         "spiking_layers": 1,
         "synapses": 180,
         "encoder_macs": 3 * 3 * 9 * 2 * 4,
+        "unit_synapses": 0,
+        "analog_macs": 0,
+        "analog": [],
         "penalty_at_one": {"syn": 180, "total": 36, "balance": 1},
         "layers": [{"name": "1", "shape": [4, 3, 3], "neurons": 36, "synapses": 180, "psi_min": 5, "psi_max": 5}],
     }

@@ -92,6 +92,9 @@ PASSING: dict[str, Callable[[Tensor], Any]] = {
     "half": lambda x: x.half(),
     "hsplit": lambda x: x.hsplit(2)[0],
     "hstack": lambda x: torch.hstack([x, x[:, :1]]),
+    "gather": lambda x: x.gather(
+        1, torch.tensor([0, 0, 2]).view(1, 3, *[1] * (x.dim() - 2)).expand(len(x), 3, *x.shape[2:])
+    ),
     "index_select": lambda x: torch.index_select(input=x, dim=1, index=torch.tensor([0, 0, 2])),
     "interpolate": lambda x: F.interpolate(x, size=(5, 3)),
     "lp_pool1d": lambda x: F.lp_pool1d(x.flatten(2), 1, 3, 2, True),
