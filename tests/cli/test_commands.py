@@ -86,8 +86,8 @@ def traced(model: str, psi: Any) -> pj.Synapses:
 
 
 FIELDS = (
-    "model input_shape psi neurons spiking_layers synapses encoder_macs penalty_at_one layers "
-    "unit_synapses analog_macs analog"
+    "model input_shape psi neurons spiking_layers synapses encoder_macs analog_macs unit_synapses analog "
+    "penalty_at_one layers"
 ).split()
 LAYER_FIELDS = "name shape neurons synapses psi_min psi_max".split()
 
