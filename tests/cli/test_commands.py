@@ -89,7 +89,7 @@ FIELDS = (
     "model input_shape psi neurons spiking_layers synapses encoder_macs analog_macs unit_synapses analog "
     "penalty_at_one layers"
 ).split()
-LAYER_FIELDS = "name shape neurons synapses psi_min psi_max".split()
+LAYER_FIELDS = "name shape neurons synapses psi_min psi_max kind".split()
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,17 @@ def test_a_model_of_ones_own(run: Run, package: Callable[[str, str], None], argu
         "analog_macs": 0,
         "analog": [],
         "penalty_at_one": {"syn": 180, "total": 36, "balance": 1},
-        "layers": [{"name": "1", "shape": [4, 3, 3], "neurons": 36, "synapses": 180, "psi_min": 5, "psi_max": 5}],
+        "layers": [
+            {
+                "name": "1",
+                "shape": [4, 3, 3],
+                "neurons": 36,
+                "synapses": 180,
+                "psi_min": 5,
+                "psi_max": 5,
+                "kind": "neurons",
+            }
+        ],
     }
 
 
