@@ -31,7 +31,7 @@ FOLDER = ROOT / "docs" / "reference"
 GROUPS: dict[str, tuple[str, ...]] = {
     "Measure": ("trace", "Synapses", "Layer", "watch", "Activity", "TimeLayout", "EnergyMeter", "EnergyReport"),
     "Penalise": ("Penalty", "TargetPenalty", "Budget", "Guard", "suggest_strength", "schedule"),
-    "Neurons": ("Spike", "IF", "LIF", "QuantizedReLU", "surrogate", "declare_spiking"),
+    "Neurons": ("Spike", "IF", "LIF", "QuantizedReLU", "InputSpikes", "surrogate", "declare_spiking"),
     "Prices": ("hardware",),
     "Rules": ("rules", "declare_rule"),
     "Train": ("Recipe", "fit", "Run", "Reporter", "data", "zoo", "sparse", "dense"),

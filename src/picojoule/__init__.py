@@ -24,6 +24,7 @@ from picojoule.errors import PicojouleError
 from picojoule.io.extras import explained
 from picojoule.kernels.event_driven.layers import dense, sparse
 from picojoule.neurons import surrogate
+from picojoule.neurons.input_spikes import InputSpikes
 from picojoule.neurons.lif import IF, LIF
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.spike import Spike
@@ -72,6 +73,7 @@ __all__ = [
     "EnergyReport",
     "Evaluation",
     "Guard",
+    "InputSpikes",
     "Layer",
     "Limits",
     "Penalty",

@@ -18,6 +18,7 @@ import torch
 import typer.main
 
 import picojoule as pj
+from paper_networks import PAPERS
 from picojoule.cli import app, main
 
 
@@ -93,7 +94,7 @@ LAYER_FIELDS = "name shape neurons synapses psi_min psi_max kind".split()
 
 
 @pytest.mark.parametrize(
-    ("model", "psi"), [("cnn7", "uniform"), ("cnn7", "paper"), *((model, "exact") for model in pj.zoo.names())]
+    ("model", "psi"), [("cnn7", "uniform"), ("cnn7", "paper"), *((model, "exact") for model in PAPERS)]
 )
 def test_profile_as_json(run: Run, model: str, psi: Any) -> None:
     outcome = run("profile", model, "--psi", psi, "--json")
@@ -132,7 +133,7 @@ def test_profile_without_psi_is_exact(run: Run) -> None:
 # -------------------------------------------------------------------------------------------------------- profile table
 
 
-@pytest.mark.parametrize("model", pj.zoo.names())
+@pytest.mark.parametrize("model", PAPERS)
 def test_profile_as_a_table(run: Run, model: str) -> None:
     outcome = run("profile", model, "--psi", "uniform")
     assert outcome.status == 0

@@ -60,7 +60,14 @@ def test_spelling(letter: str, spelt: str) -> None:
 def test_json_is_json_in_every_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     status, out = printed(["data", "--json"], monkeypatch, "ascii")
     assert status == 0
-    assert {entry["name"] for entry in json.loads(out)} == {"fashion-mnist", "cifar-10", "cifar-100", "digits"}
+    assert {entry["name"] for entry in json.loads(out)} == {
+        "fashion-mnist",
+        "cifar-10",
+        "cifar-100",
+        "digits",
+        "n-mnist",
+        "braille",
+    }
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "-5", "²", "many", "", "9" * 30])

@@ -19,11 +19,12 @@ from typer.testing import CliRunner
 import picojoule as pj
 import tiny
 from networks import conv_ops
+from paper_networks import PAPERS
 from picojoule import cli, zoo
 from picojoule.deploy.convert import Affine, convert
 from picojoule.neurons.time_steps import present
 
-each_model = pytest.mark.parametrize("name", zoo.names())
+each_model = pytest.mark.parametrize("name", PAPERS)
 
 
 def settle(net: nn.Module, images: Tensor) -> nn.Module:

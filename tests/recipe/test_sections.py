@@ -6,6 +6,7 @@ import pytest
 from torch import nn
 
 from picojoule import data, zoo
+from picojoule.data.datasets import RecordedSet
 from picojoule.energy import hardware
 from picojoule.errors import PicojouleError
 from picojoule.neurons.lif import IF, LIF
@@ -14,6 +15,7 @@ from picojoule.neurons.spike import Spike
 from picojoule.neurons.surrogate import S3NN, SURROGATES, ScaledSigmoid, Triangle
 from picojoule.recipe import Recipe
 from picojoule.recipe.checks import ZOO_SIDE
+from picojoule.runs.model import build_model, count_synapses
 from recipe_keys import BASE, DEFAULTS_AND_OTHERS, flat, message
 
 
@@ -21,9 +23,46 @@ def test_defaults_are_those_of_the_design_and_complete() -> None:
     assert flat(Recipe.loads(BASE).to_dict()) == {key: default for key, (default, _) in DEFAULTS_AND_OTHERS.items()}
 
 
-@pytest.mark.parametrize("name", data.DATASETS)
+RECORDED = [name for name, known in data.DATASETS.items() if isinstance(known, RecordedSet)]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_networks_for_frames_take_every_data_set_of_recordings(name: str) -> None:
+    known = data.DATASETS[name]
+    for encoding in ("spikes", "currents"):
+        shape = known.sample_shape(4, encoding)  # type: ignore[union-attr]
+        for model in filter(zoo.takes_frames, zoo.names()):
+            values = ("data.frames=4", f"data.encoding={encoding}", "neuron.kind=lif", "neuron.steps=4")
+            recipe = Recipe.loads(f'model.name = "{model}"\ndata.name = "{name}"', *values)
+            assert recipe.sample_shape == shape
+            assert recipe.data.normalize is False
+            network = build_model(recipe)
+            assert ("input" in count_synapses(network, recipe)) is (encoding == "spikes")  # type: ignore[operator]
+            assert network(recipe.example()).shape == (1, recipe.classes)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (("neuron.kind=lif",), "neuron.steps = 1 is not allowed with 'braille', whose samples have 76 frames"),
+        (("neuron.kind=lif", "neuron.steps=76", "data.normalize=true"), "would make analog values of spikes"),
+        (("neuron.kind=lif", "neuron.steps=76", "data.pad=1"), "data.pad = 1 is for images"),
+        (("neuron.kind=lif", "neuron.steps=76", "data.augment=true"), "take false"),
+        (("data.frames=80",), "frames = 80 is more than the 76 time steps"),
+        (("model.name=cnn7", "neuron.kind=lif", "neuron.steps=76"), "takes images: take 'cnn4'"),
+        (("data.name=digits", "data.frames=3"), "data.frames = 3 is for recordings over time, not for 'digits'"),
+        (("data.name=digits", "data.encoding=spikes"), "data.encoding = 'spikes' is for recordings over time"),
+    ],
+)
+def test_what_recordings_do_not_go_with_is_told(values: tuple[str, ...], told: str) -> None:
+    assert told in message('model.name = "cnn4"\ndata.name = "braille"', *values)
+
+
+@pytest.mark.parametrize("name", [name for name in data.DATASETS if name not in RECORDED])
 def test_pad_is_filled_in_so_that_every_zoo_network_takes_every_data_set(name: str) -> None:
     for model in zoo.names():
+        if zoo.takes_frames(model):
+            continue
         recipe = Recipe(model={"name": model}, data={"name": name})
         network = zoo.create(model, recipe.classes, recipe.input_shape[0], recipe.build_neuron())
         assert network.input_shape == recipe.input_shape

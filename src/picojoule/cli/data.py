@@ -42,7 +42,7 @@ def data_list(context: typer.Context, as_json: AsJson = False) -> None:
 
 @data_app.command("fetch")
 def data_fetch(
-    name: Annotated[str, typer.Argument(help="fashion-mnist, cifar-10, cifar-100 or digits.")],
+    name: Annotated[str, typer.Argument(help="fashion-mnist, cifar-10, cifar-100, digits, n-mnist or braille.")],
     folder: Annotated[Path | None, typer.Option("--from", help="A folder that may already hold the files.")] = None,
 ) -> None:
     """Get a data set, check it, and keep it in the cache.

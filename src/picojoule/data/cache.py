@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from picojoule.data.checksum import Damaged, OfficialFile
-from picojoule.data.datasets import FileSet
+from picojoule.data.datasets import FileSet, RecordedSet
 from picojoule.errors import PicojouleError
 from picojoule.io import files
 from picojoule.io.cache_folder import cache_folder
@@ -93,7 +93,7 @@ def is_intact(dataset: FileSet, root: Path) -> bool:
 
 
 @contextlib.contextmanager
-def workspace(dataset: FileSet, root: Path) -> Iterator[Path]:
+def workspace(dataset: FileSet | RecordedSet, root: Path) -> Iterator[Path]:
     """Make a temporary folder inside the cache (so that renaming is atomic) that vanishes however the block ends.
 
     Args:

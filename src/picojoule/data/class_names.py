@@ -29,3 +29,6 @@ CIFAR_100_NAMES = tuple(
 )
 
 DIGITS_NAMES = tuple("zero one two three four five six seven eight nine".split())
+
+BRAILLE_NAMES = tuple("A B C D E F G H I J K L M N O P Q R S Space T U V W X Y Z".split())
+"""In the order of the labels, which is that of the sorted names."""

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
+from typing import get_args
 
-from picojoule.data.checksum import OfficialFile
-from picojoule.data.class_names import CIFAR_10_NAMES, CIFAR_100_NAMES, DIGITS_NAMES, FASHION_MNIST_NAMES
+from picojoule.data.braille import STEPS, TAXELS, Encoding, encoded, read_readings
+from picojoule.data.checksum import Damaged, OfficialFile, file_md5
+from picojoule.data.class_names import (
+    BRAILLE_NAMES,
+    CIFAR_10_NAMES,
+    CIFAR_100_NAMES,
+    DIGITS_NAMES,
+    FASHION_MNIST_NAMES,
+)
 from picojoule.data.decoders import Decoder, cifar_decoder, decode_idx
 from picojoule.data.encodings import FileLocations, cifar_pickle, cifar_picture, gzipped, plain
-from picojoule.data.sources import DebianPackage, NpmPackage, OfficialArchive, OfficialFiles, Source
+from picojoule.data.n_mnist import SIDE, read_recordings
+from picojoule.data.parts import Part
+from picojoule.data.samples import ArraySamples
+from picojoule.data.sources import (
+    DebianPackage,
+    NpmPackage,
+    OfficialArchive,
+    OfficialDownloads,
+    OfficialFiles,
+    Source,
+)
 from picojoule.errors import unknown
 
 
@@ -60,7 +79,57 @@ class EmbeddedSet:
     class_names: tuple[str, ...] = ()
 
 
-DataSet = FileSet | EmbeddedSet
+@dataclass(frozen=True)
+class RecordedSet:
+    """A data set of recordings over time, which become T frames of spikes or of currents."""
+
+    name: str
+    title: str
+    classes: int
+    splits: tuple[int, int, int]
+    steps: int | None
+    """The time steps of a recording; None where time is continuous."""
+    frames: int
+    """The frames of a sample unless the caller asks otherwise."""
+    maps: Mapping[Encoding, tuple[int, int, int]]
+    """Channels, rows and columns of a frame in each encoding; the first encoding is the usual one."""
+    files: tuple[str, ...]
+    """The names of its files, the training part first."""
+    read: Callable[[Path, int, Encoding, float], tuple[Part, Part | None]]
+    """(the folder of the files, frames, encoding, threshold) → training and test part; checks the files' content and
+    raises `Damaged`."""
+    sources: tuple[Source, ...]
+    size: int
+    """About how many bytes its files have together."""
+    by_hand: str
+    """How to put the files into a folder without any source, as the end of an error."""
+    class_names: tuple[str, ...] = ()
+    pad: int = 0
+
+    @property
+    def usual_encoding(self) -> Encoding:
+        """The encoding unless the caller asks otherwise."""
+        return next(iter(self.maps))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Frames, channels, rows and columns of a sample as it is usually made."""
+        return self.sample_shape()
+
+    def sample_shape(self, frames: int | None = None, encoding: Encoding | None = None) -> tuple[int, ...]:
+        """Return frames, channels, rows and columns of a sample.
+
+        Args:
+            frames: How many; None is the usual number.
+            encoding: Spikes or currents; None is the usual one.
+
+        Returns:
+            The shape [T, C, H, W].
+        """
+        return (self.frames if frames is None else frames, *self.maps[encoding or self.usual_encoding])
+
+
+DataSet = FileSet | EmbeddedSet | RecordedSet
 
 _IDX_NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
@@ -154,8 +223,75 @@ DIGITS = EmbeddedSet(
     class_names=DIGITS_NAMES,
 )
 
+_MENDELEY = "https://data.mendeley.com/public-files/datasets/468j46mzdv/files"
+_N_MNIST_FILES = (  # addresses and checksums as Tonic has them
+    (
+        f"{_MENDELEY}/39c25547-014b-4137-a934-9d29fa53c7a0/file_downloaded",
+        "train.zip",
+        "20959b8e626244a1b502305a9e6e2031",
+    ),
+    (
+        f"{_MENDELEY}/05a4d654-7e03-4c15-bdfa-9bb2bcbea494/file_downloaded",
+        "test.zip",
+        "69ca8762b2fe404d9b9bad1103e97832",
+    ),
+)
+
+
+def _read_n_mnist(folder: Path, frames: int, encoding: Encoding, threshold: float) -> tuple[Part, Part]:
+    for _, name, md5 in _N_MNIST_FILES:
+        found = file_md5(folder / name)
+        if found != md5:
+            raise Damaged(f"{folder / name} has the wrong checksum ({found}, the official file has {md5})")
+    train, test = (read_recordings(folder / name, frames) for _, name, _ in _N_MNIST_FILES)
+    return train, test
+
+
+N_MNIST = RecordedSet(
+    name="n-mnist",
+    title="MNIST's digits before an event camera, 300 ms, 2 polarities, 34×34",
+    classes=10,
+    splits=(54000, 6000, 10000),
+    steps=None,
+    frames=10,
+    maps=dict.fromkeys(get_args(Encoding), (2, SIDE, SIDE)),
+    files=tuple(name for _, name, _ in _N_MNIST_FILES),
+    read=_read_n_mnist,
+    sources=(OfficialDownloads("data.mendeley.com/datasets/468j46mzdv", _N_MNIST_FILES),),
+    size=1_200_000_000,
+    by_hand=(
+        "download Train.zip and Test.zip from data.mendeley.com/datasets/468j46mzdv, name them train.zip and test.zip"
+    ),
+    class_names=DIGITS_NAMES,
+)
+
+
+def _read_braille(folder: Path, frames: int, encoding: Encoding, threshold: float) -> tuple[Part, None]:
+    readings, labels = read_readings(folder / "braille.npz")
+    return Part(ArraySamples(encoded(readings, encoding, frames, threshold), "braille"), labels), None
+
+
+BRAILLE = RecordedSet(
+    name="braille",
+    title="Braille letters under a robot's fingertip, 12 pressures, 76 steps",
+    classes=27,
+    splits=(972, 108, 270),
+    steps=STEPS,
+    frames=STEPS,
+    maps={"spikes": (2 * TAXELS, 1, 1), "currents": (TAXELS, 1, 1)},
+    files=("braille.npz",),
+    read=_read_braille,
+    sources=(),
+    size=200_000,
+    by_hand=(
+        "it is published as a pickle, which may run code: download reading_braille_data.zip from "
+        "zenodo.org/records/7050094 and make braille.npz of it with scripts/braille.py"
+    ),
+    class_names=BRAILLE_NAMES,
+)
+
 DATASETS: Mapping[str, DataSet] = MappingProxyType(
-    {dataset.name: dataset for dataset in (FASHION_MNIST, CIFAR_10, CIFAR_100, DIGITS)}
+    {dataset.name: dataset for dataset in (FASHION_MNIST, CIFAR_10, CIFAR_100, DIGITS, N_MNIST, BRAILLE)}
 )
 
 

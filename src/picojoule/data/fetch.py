@@ -9,8 +9,9 @@ from typing import Any
 
 from picojoule.data import cache, datasets
 from picojoule.data.checksum import Damaged, Unavailable
-from picojoule.data.datasets import DataSet, EmbeddedSet, FileSet
+from picojoule.data.datasets import DataSet, EmbeddedSet, FileSet, RecordedSet
 from picojoule.data.progress import Progress, quiet
+from picojoule.data.recorded import fetch_recorded, is_here
 from picojoule.errors import PicojouleError
 from picojoule.io.files import reason
 
@@ -65,6 +66,10 @@ def fetch(
     if isinstance(dataset, EmbeddedSet):
         return Fetched(name, dataset.library, None)
     home = cache.cache_root(root)
+    if isinstance(dataset, RecordedSet):
+        named = None if folder is None else Path(folder).expanduser()
+        source_title, passed_over = fetch_recorded(dataset, named, home, progress)
+        return Fetched(name, source_title, home / name, passed_over)
     skipped: list[str] = []
     if folder is not None:
         try:
@@ -117,8 +122,8 @@ class Listing:
     """What it is, in a few words."""
     classes: int
     """The number of classes."""
-    shape: tuple[int, int, int]
-    """Channels, height and width of an image, without padding."""
+    shape: tuple[int, ...]
+    """Channels, height and width of an image, without padding; of recordings, frames first."""
     splits: tuple[int, int, int]
     """Images for training, validation and test."""
     size: int
@@ -169,6 +174,7 @@ def _line(dataset: DataSet, home: Path) -> Listing:
     about = (dataset.name, dataset.title, dataset.classes, dataset.shape, dataset.splits)
     if isinstance(dataset, EmbeddedSet):
         return Listing(*about, size=0, here=dataset.library, sources=())
-    here = str(home / dataset.name) if cache.holds(dataset, home) else None
+    found = is_here(dataset, home) if isinstance(dataset, RecordedSet) else cache.holds(dataset, home)
+    here = str(home / dataset.name) if found else None
     sources = tuple((source.title, source.at_hand()) for source in dataset.sources)
     return Listing(*about, size=dataset.size, here=here, sources=sources)

@@ -9,12 +9,14 @@ import torch
 from numpy.typing import NDArray
 
 from picojoule.data import cache, datasets
-from picojoule.data.datasets import DataSet, FileSet
+from picojoule.data.braille import Encoding
+from picojoule.data.datasets import EmbeddedSet, FileSet, RecordedSet
 from picojoule.data.decoders import Arrays
 from picojoule.data.digits import digits_parts
 from picojoule.data.given import Given
 from picojoule.data.images import Data, Images, identity, statistics
 from picojoule.data.own import is_own, load_own
+from picojoule.data.recorded import Frames, load_recorded
 from picojoule.data.splits import VALIDATION_SEED, draw_limited, draw_stratified
 from picojoule.errors import PicojouleError
 
@@ -30,6 +32,9 @@ def load(
     size: int | None = None,
     given: Given | None = None,
     normalize: bool = True,
+    frames: int | None = None,
+    encoding: Encoding | None = None,
+    threshold: float | None = None,
 ) -> Data:
     """Load a data set from the cache, its checksums verified, or the user's own. `print` shows a short summary of it.
 
@@ -48,7 +53,10 @@ def load(
         given: With the name "own", the parts themselves, as a factory returns them: (train, validation, test), each
             None, (samples, labels) or a map-style data set of `torch.utils.data`.
         normalize: False makes the normalisation that of mean 0 and deviation 1, which changes nothing; channels that
-            are constant are then allowed.
+            constant are then allowed. Spikes are never normalised.
+        frames: Of recordings over time: how many frames each becomes; None is the data set's own number.
+        encoding: Of recordings over time: "spikes" or "currents"; None is what the data set usually is.
+        threshold: Of readings that become spikes: the change that makes one.
 
     Returns:
         The three splits as uint8 images, and the normalisation of the whole training split.
@@ -68,6 +76,13 @@ def load(
     if size is not None or given is not None:
         raise PicojouleError(f"{name!r} takes neither size nor given: they are for data of your own")
     dataset = datasets.find(name)
+    if isinstance(dataset, RecordedSet):
+        if pad:
+            raise PicojouleError(f"pad = {pad!r} is for images, not for recordings over time: take 0")
+        limits_by_part = (limit, limit_validation, limit_test)
+        return load_recorded(dataset, Frames(frames, encoding, threshold), limits_by_part, root, normalize)
+    if frames is not None or encoding is not None or threshold is not None:
+        raise PicojouleError(f"{name!r} takes neither frames nor encoding nor threshold: they are for recordings")
     border = dataset.pad if pad is None else pad
     if isinstance(border, bool) or not isinstance(border, int) or border < 0:
         raise PicojouleError(f"pad = {border!r} is not a number of pixels: take 0 or more")
@@ -90,7 +105,7 @@ def load(
     )
 
 
-def _official_parts(dataset: DataSet, root: str | os.PathLike[str] | None) -> tuple[Arrays, Arrays, str]:
+def _official_parts(dataset: FileSet | EmbeddedSet, root: str | os.PathLike[str] | None) -> tuple[Arrays, Arrays, str]:
     """Read the official training part and test part, and say where they were read."""
     if not isinstance(dataset, FileSet):
         train, test = digits_parts(dataset.splits[2])

@@ -26,6 +26,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from picojoule.data.event_frames import count_events
 from picojoule.data.parts import PARTS, SPELLINGS, Part, Parts, checked_labels, checked_part
 from picojoule.data.samples import ArraySamples, Samples, room
 from picojoule.errors import PicojouleError
@@ -215,12 +216,4 @@ def _binned(events: NDArray[Any], samples: int, sizes: tuple[int, ...], where: s
     ):
         if len(values) and not (values.min() >= 0 and values.max() < end):
             raise PicojouleError(f"{where} has a {name} outside of 0 … {end - 1}: check the events")
-    first = np.full(samples, np.iinfo(np.int64).max)
-    last = np.full(samples, np.iinfo(np.int64).min)
-    np.minimum.at(first, sample, time)
-    np.maximum.at(last, sample, time)
-    span = np.maximum(last - first, 0)[sample] + 1
-    frame = (time - first[sample]) * frames // span
-    counts = np.zeros((samples, frames, 2, height, width), dtype=np.float32)
-    np.add.at(counts, (sample, frame, polarity, y, x), 1)
-    return counts
+    return count_events(sample, time, polarity, y, x, (samples, frames, 2, height, width))

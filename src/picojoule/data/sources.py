@@ -147,6 +147,28 @@ class OfficialFiles:
             _download(f"{self.address}/{name}", folder, progress)
 
 
+@dataclass(frozen=True)
+class OfficialDownloads:
+    """Single files at addresses that do not name them, each with the checksum that is known of it."""
+
+    title: str
+    files: tuple[tuple[str, str, str], ...]
+    """Of each: its address, its name and its MD5."""
+
+    def at_hand(self) -> bool:
+        """Whether this machine has what the source needs."""
+        return True
+
+    def get(self, folder: Path, progress: Progress) -> None:
+        """Put the data set into the folder, or raise `Unavailable`."""
+        for url, name, md5 in self.files:
+            path = _download(url, folder, progress)
+            found = file_md5(path)
+            if found != md5:
+                raise Unavailable(f"what it gave as {name} has the wrong checksum ({found}, the file has {md5})")
+            path.rename(folder / name)
+
+
 def _download(url: str, folder: Path, progress: Progress) -> Path:
     """Store the content of `url` in the folder: a fault of the network is `Unavailable`, one of the disk an OSError."""
     path = folder / url.rpartition("/")[2]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from picojoule import zoo
 from picojoule.data import DATASETS
+from picojoule.data.datasets import RecordedSet
+from picojoule.data.recorded import Frames, check_frames
 from picojoule.errors import PicojouleError
 from picojoule.neurons.surrogate import ChecksThreshold
 from picojoule.recipe.phrases import shown
@@ -83,11 +85,58 @@ def _check_data(recipe: Content) -> None:
                 f"data.{key} = {limit} is not allowed with data.name = {data.name!r}: take a whole number from "
                 f"{recipe.classes}, one image per class, to {images}, or leave it out"
             )
+    _check_recordings(recipe)
+    _check_frames_fit(recipe)
     height, width = recipe.input_shape[1:]
-    if recipe.model.name in zoo.names() and (height, width) != (ZOO_SIDE, ZOO_SIDE):
+    if (
+        recipe.model.name in zoo.names()
+        and not zoo.takes_frames(recipe.model.name)
+        and (height, width) != (ZOO_SIDE, ZOO_SIDE)
+    ):
         raise PicojouleError(
             f"data.pad = {data.pad} makes the images of {data.name!r} {height}×{width}, but model.name = "
             f"{recipe.model.name!r} takes {ZOO_SIDE}×{ZOO_SIDE}: take data.pad = {data.pad + (ZOO_SIDE - height) // 2}"
+        )
+
+
+def _check_frames_fit(recipe: Content) -> None:
+    """Refuse frames over time for a network of the zoo that takes images."""
+    model = recipe.model.name
+    if recipe.frames is not None and model in zoo.names() and not zoo.takes_frames(model):
+        frames = [name for name in zoo.names() if zoo.takes_frames(name)]
+        raise PicojouleError(
+            f"the samples of {recipe.data.name!r} have {recipe.frames} frames, but model.name = {model!r} takes "
+            f"images: take {' or '.join(map(repr, frames))}, or a network of your own"
+        )
+
+
+def _check_recordings(recipe: Content) -> None:
+    """Refuse keys of recordings for images, frames that the recordings do not have, and spikes that are changed."""
+    data, known = recipe.data, DATASETS.get(recipe.data.name)
+    if isinstance(known, RecordedSet):
+        check_frames(known, Frames(data.frames, data.encoding, data.threshold))
+        if data.pad:
+            raise PicojouleError(f"data.pad = {data.pad} is for images, not for {data.name!r}: take data.pad = 0")
+    else:
+        for key in ("frames", "threshold", *(() if data.own else ("encoding",))):
+            if getattr(data, key) is not None:
+                raise PicojouleError(
+                    f"data.{key} = {shown(getattr(data, key))} is for recordings over time, not for {data.name!r}: "
+                    "leave it out"
+                )
+    if recipe.spiking_input and data.normalize:
+        raise PicojouleError(
+            "data.normalize = true would make analog values of spikes: take data.normalize = false, or data.encoding = "
+            "'currents'"
+        )
+    if recipe.frames is not None and recipe.frames != recipe.neuron.steps:
+        raise PicojouleError(
+            f"neuron.steps = {recipe.neuron.steps} is not allowed with {data.name!r}, whose samples have "
+            f"{recipe.frames} frames: take neuron.steps = {recipe.frames}"
+        )
+    if recipe.frames is not None and data.augment:
+        raise PicojouleError(
+            f"data.augment = true is for grey or coloured pictures, not for samples of {data.name!r}: take false"
         )
 
 
@@ -105,16 +154,16 @@ def _check_own_data(recipe: Content) -> None:
         )
     if data.shape is None:
         return
-    if recipe.frames is not None and recipe.frames != recipe.neuron.steps:
-        raise PicojouleError(
-            f"neuron.steps = {recipe.neuron.steps} is not allowed with {data.name!r}, whose samples have "
-            f"{recipe.frames} frames: take neuron.steps = {recipe.frames}"
-        )
+    _check_recordings(recipe)
     if data.augment and (len(data.shape) != 3 or data.shape[0] not in (1, 3)):
         raise PicojouleError(
             f"data.augment = true is for grey or coloured pictures, not for samples of {data.name!r}: take false"
         )
-    if model in zoo.names() and (len(data.shape) != 3 or recipe.input_shape[1:] != (ZOO_SIDE, ZOO_SIDE)):
+    if (
+        model in zoo.names()
+        and not zoo.takes_frames(model)
+        and (len(data.shape) != 3 or recipe.input_shape[1:] != (ZOO_SIDE, ZOO_SIDE))
+    ):
         how = "data.size = 32" if data.name.startswith("folder:") else "data.pad, or a network of your own"
         raise PicojouleError(
             f"the samples of {data.name!r} are {'×'.join(map(str, data.shape))} with data.pad = {data.pad}, but "

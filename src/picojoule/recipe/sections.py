@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from picojoule import data as datasets
 from picojoule.data import DATASETS, Data, Given, is_own, runs_code
+from picojoule.data.datasets import RecordedSet
 from picojoule.data.samples import padded_shape
 from picojoule.energy import hardware
 from picojoule.errors import PicojouleError
@@ -67,6 +68,11 @@ def _usual_pad(known: Mapping[str, Any]) -> int:
     return DATASETS[known["name"]].pad if known.get("name") in DATASETS else 0
 
 
+def _usual_normalize(known: Mapping[str, Any]) -> bool:
+    """Normalise images, and leave recordings over time as they are."""
+    return not isinstance(DATASETS.get(known.get("name", "")), RecordedSet)
+
+
 class DataSection(Section):
     """``[data]``: the data set, how much of it, and what is done to its images."""
 
@@ -84,12 +90,19 @@ class DataSection(Section):
     """RandAugment's N: how many changes an image gets."""
     randaugment_m: int = Field(default=9, ge=1, le=29)
     """RandAugment's M: how strong they are, of 30."""
-    normalize: bool = True
-    """Per-channel mean and standard deviation of the training set."""
+    normalize: bool = Field(default_factory=_usual_normalize)
+    """Per-channel mean and standard deviation of the training set; spikes are never normalised."""
     pad: int = Field(default_factory=_usual_pad, ge=0, le=1024)
     """Black pixels on each side; what the data set needs to be 32×32 unless given."""
     size: int | None = Field(default=None, ge=1, le=4096)
     """Rows and columns to which the pictures of ``folder:PATH`` are scaled."""
+    frames: int | None = Field(default=None, ge=1, le=MOST_STEPS)
+    """Of recordings over time: how many frames each becomes; None is the data set's own number."""
+    encoding: Literal["spikes", "currents"] | None = None
+    """Whether frames are spikes, which the first synapses are billed for as such, or analog values; None is what the
+    data set usually is, and analog for data of one's own."""
+    threshold: Number | None = Field(default=None, gt=0)
+    """Of readings that become spikes: the change that makes one."""
     shape: SampleShape = None
     """Of data of one's own: the shape of a sample, filled in when they are first loaded."""
     classes: int | None = Field(default=None, ge=2, le=10**6)
@@ -132,6 +145,9 @@ class DataSection(Section):
             size=self.size,
             given=given,
             normalize=self.normalize,
+            frames=self.frames,
+            encoding=None if self.own else self.encoding,
+            threshold=self.threshold,
         )
         if self.content is not None and data.content != self.content:
             raise PicojouleError(
@@ -262,10 +278,20 @@ class Content(Section):
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of a sample as the data set has it, without padding: [D], [C, H, W] or [T, C, H, W]."""
         if not self.data.own:
-            return DATASETS[self.data.name].shape
+            known = DATASETS[self.data.name]
+            if isinstance(known, RecordedSet):
+                return known.sample_shape(self.data.frames, self.data.encoding)
+            return known.shape
         if self.data.shape is None:
             raise PicojouleError(f"the shape of {self.data.name!r} is not known before it is loaded: {_UNKNOWN}")
         return self.data.shape
+
+    @property
+    def spiking_input(self) -> bool:
+        """Whether the samples are spikes, so that what they cost in the first synapses is billed as spikes."""
+        known = DATASETS.get(self.data.name)
+        usual = known.usual_encoding if isinstance(known, RecordedSet) else "currents"
+        return (self.data.encoding or usual) == "spikes"
 
     @property
     def frames(self) -> int | None:

@@ -51,14 +51,15 @@ def build_model(recipe: Recipe, trust: Trust = False, origin: str = "the recipe"
         )
     classes, channels, neuron = recipe.classes, recipe.input_shape[0], recipe.build_neuron()
     if ":" not in name:
-        return zoo.create(name, classes, channels, neuron, steps)
+        shape, spiking = recipe.input_shape, recipe.spiking_input
+        return zoo.create(name, classes, channels, neuron, steps, input_shape=shape, spiking_input=spiking)
     if not trust:
         raise PicojouleError(
             f"{origin} names the model {name!r}, which is not picojoule's own code, so nothing of it was imported: if "
             f"you trust that code, add --trust, or --model {shlex.quote(name)} (in Python, trust=True)"
         )
     settings = {"classes": classes, "in_channels": channels, "neuron": neuron, "steps": steps}
-    settings |= {"input_shape": recipe.input_shape}
+    settings |= {"input_shape": recipe.input_shape, "spiking_input": recipe.spiking_input}
     model = zoo.imported.build(name, recipe.model.args, **settings)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise PicojouleError(f"{name} has no parameters to train: name a class or a function that returns a network")

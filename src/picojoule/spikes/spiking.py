@@ -13,13 +13,15 @@ from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import compiled_original
+from picojoule.neurons.cell import Cell
+from picojoule.neurons.input_spikes import InputSpikes
 from picojoule.neurons.lif import MembraneNeuron
 from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.spike import Spike
 from picojoule.spikes.frameworks import Fires, Refused, framework_of, kind_of
 from picojoule.spikes.layout import LayerLayout, PoolLayout
 
-_spiking_types: set[type[nn.Module]] = {Spike, MembraneNeuron, QuantizedReLU}
+_spiking_types: set[type[nn.Module]] = {Spike, MembraneNeuron, Cell, QuantizedReLU}
 _MARK = "picojoule_spiking"
 """Set on a single module that the user declares, so that copies of the model know it too."""
 
@@ -39,8 +41,7 @@ Declared = TypeVar("Declared", bound="type[nn.Module] | nn.Module")
 def declare_spiking(neuron: Declared) -> Declared:
     """Declare that a module type, or one module, emits spikes; also usable as a class decorator.
 
-    Event data fed straight into the first synapses are spikes too: let them pass through an `nn.Identity()` of your
-    model that you declare.
+    Event data fed straight into the first synapses are spikes too: let them pass through a `picojoule.InputSpikes()`.
 
     Args:
         neuron: A class of modules, for all of its instances, or a single module.
@@ -79,8 +80,8 @@ def _is_declared(module: nn.Module) -> bool:
 
 
 def is_relay(module: nn.Module) -> bool:
-    """Return whether a module passes spikes on, chosen by the data: a max pool."""
-    return isinstance(module, RELAYS)
+    """Return whether a module passes spikes on that are not its own: a max pool, or the place where spikes come in."""
+    return isinstance(module, (*RELAYS, InputSpikes))
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -145,9 +146,11 @@ def layer_layout(module: nn.Module) -> LayerLayout | PoolLayout | None:
     Returns:
         Its layout, or None where the type does not say.
     """
+    if isinstance(module, Cell):
+        return LayerLayout()
     if isinstance(module, MembraneNeuron):
         return LayerLayout(time_axis=0) if module.steps is None else LayerLayout(folded="time", steps=module.steps)
-    if _is_declared(module):
+    if _is_declared(module) or isinstance(module, InputSpikes):
         return None
     if is_relay(module):
         return PoolLayout(1 + next(n for n, pools in enumerate(_POOLS, 1) if isinstance(module, pools)))

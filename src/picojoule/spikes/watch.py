@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import forward_hooks, has_compiled_forward
+from picojoule.neurons.input_spikes import InputSpikes
 from picojoule.neurons.spike import Spike
 from picojoule.spikes.activity import Activity
 from picojoule.spikes.gradient import GradientWatch, modules_with_weights
@@ -90,7 +91,7 @@ def watch(
         def hook(module: nn.Module, args: Any, output: Any) -> Any:
             emitted = first_output(name, output)
             spikes = _versioned(emitted)
-            lost = gradients.lost(module, spikes)
+            lost = None if isinstance(module, InputSpikes) else gradients.lost(module, spikes)
             activity.record(name, spikes, binary=name in binary, layer=layer_layouts[name], lost=lost, packed=packed)
             return None if spikes is emitted else replace_first_output(output, spikes)
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from picojoule.kernels.torch_private import SUBMODULES, tree_leaves, tree_map_only
+from picojoule.neurons.input_spikes import InputSpikes
 from picojoule.spikes.frameworks import Silent, kind_of
 from picojoule.spikes.spiking import (
     described,
@@ -83,6 +84,8 @@ class ModuleHooks:
         """Choose what takes the place of a module's output, if anything does."""
         if spiking:
             return lambda arrivals, output: self._fired(module, name, output)
+        if isinstance(module, InputSpikes):
+            return lambda arrivals, output: self._entered(name, arrivals, output)
         if is_relay(module):
             return lambda arrivals, output: self._relayed(name, arrivals, output)
         kind = kind_of(module)
@@ -129,6 +132,17 @@ class ModuleHooks:
             if isinstance(leaf, Tensor) and leaf is not spikes and state.tags.get(leaf).origin & STRANGE:
                 state.tags.put(leaf, potential)
         return replace_first_output(output, state.emit_spikes(name, spikes))
+
+    def _entered(self, name: str, arrivals: Any, output: Any) -> Any:
+        """Replace input that arrives as spikes by fresh spikes."""
+        tag = self._state.tags.joint(arrivals)
+        if tag.origin & ~(INERT | Origin.INPUT):
+            self._state.refuse(
+                f"{name!r} is where spikes from outside come in, but it is fed by what the network computed: give it "
+                "the network's input, and leave it out everywhere else"
+            )
+        self._state.recording.relays.add(name)
+        return self._state.emit_spikes(name, output)
 
     def _relayed(self, name: str, arrivals: Any, output: Any) -> Any:
         """Replace what a max pool passed on by fresh spikes, if it pools spikes."""

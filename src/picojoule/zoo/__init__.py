@@ -1,8 +1,11 @@
-"""The zoo: the paper's networks, by name.
+"""The zoo: networks by name, the paper's three for images and those for recordings over time.
 
 All without biases, with batch norm before every spiking layer and He initialisation for ReLU. Spikes pass nothing but
 dropout, pooling and flattening before they reach the next synapses. Spiking layers are called ``spike1``, ``spike2``,
 …; those of ResNet18 stand in blocks (``stage2.0.spike1``, ``stage2.0.skip_spike``), with one last ``spike``.
+
+Networks for recordings (``cnn4``) take a frame in each time step, [T, B, C, H, W]; an image is given in all of
+them. Where the frames are spikes they enter through ``input``, which is billed as spikes.
 """
 
 from __future__ import annotations
@@ -19,22 +22,46 @@ from torch import nn
 from picojoule.errors import PicojouleError, unknown
 from picojoule.neurons.spike import Spike
 from picojoule.zoo import imported, pretrained
+from picojoule.zoo.cnn4 import CNN4
 from picojoule.zoo.cnn7 import CNN7
 from picojoule.zoo.resnet18 import ResNet18
 from picojoule.zoo.vgg11 import VGG11
 
-__all__ = ["CNN7", "VGG11", "ResNet18", "ZooModel", "create", "imported", "names", "pretrained"]
+__all__ = [
+    "CNN4",
+    "CNN7",
+    "VGG11",
+    "ResNet18",
+    "ZooModel",
+    "create",
+    "imported",
+    "names",
+    "pretrained",
+    "takes_frames",
+]
 
-ZooModel: TypeAlias = CNN7 | VGG11 | ResNet18
+ImageModel: TypeAlias = CNN7 | VGG11 | ResNet18
+FrameModel: TypeAlias = CNN4
+ZooModel: TypeAlias = ImageModel | FrameModel
 
 
-class _Architecture(NamedTuple):
-    build: type[ZooModel]
+class _ForImages(NamedTuple):
+    build: type[ImageModel]
     in_channels: int
 
 
-_MODELS: Mapping[str, _Architecture] = MappingProxyType(
-    {"cnn7": _Architecture(CNN7, 1), "vgg11": _Architecture(VGG11, 3), "resnet18": _Architecture(ResNet18, 3)}
+class _ForFrames(NamedTuple):
+    build: type[FrameModel]
+    input_shape: tuple[int, int, int]
+
+
+_MODELS: Mapping[str, _ForImages | _ForFrames] = MappingProxyType(
+    {
+        "cnn7": _ForImages(CNN7, 1),
+        "vgg11": _ForImages(VGG11, 3),
+        "resnet18": _ForImages(ResNet18, 3),
+        "cnn4": _ForFrames(CNN4, (2, 34, 34)),
+    }
 )
 
 
@@ -45,9 +72,24 @@ def names() -> tuple[str, ...]:
         The names of the networks.
 
     >>> names()
-    ('cnn7', 'vgg11', 'resnet18')
+    ('cnn7', 'vgg11', 'resnet18', 'cnn4')
     """
     return tuple(_MODELS)
+
+
+def takes_frames(name: str) -> bool:
+    """Return whether a network takes a frame in each time step, of any size, and not an image of 32×32.
+
+    Args:
+        name: One of ``names()``.
+
+    Returns:
+        Whether it does.
+
+    >>> takes_frames("cnn4"), takes_frames("cnn7")
+    (True, False)
+    """
+    return isinstance(_MODELS.get(name), _ForFrames)
 
 
 def create(
@@ -57,18 +99,24 @@ def create(
     neuron: Callable[..., nn.Module] = Spike,
     steps: int = 1,
     weights: str | None = None,
+    *,
+    input_shape: tuple[int, ...] | None = None,
+    spiking_input: bool = True,
 ) -> ZooModel:
     """Build a network of the zoo, fresh or trained; its ``input_shape`` is the (C, H, W) of one image.
 
     Args:
         name: One of ``names()``.
         classes: The number of classes.
-        in_channels: Channels of an image; None is the model's usual number: 1 for ``cnn7``, 3 for the others.
+        in_channels: Channels of an image; None is the model's usual number: 1 for ``cnn7``, 3 for ``vgg11`` and
+            ``resnet18``, 2 for ``cnn4``.
         neuron: A factory that is called once per spiking layer. ``nn.ReLU`` gives the ReLU twin, with the same
             parameters by name and shape; ``functools.partial(Spike, threshold=0.5)`` sets a parameter.
         steps: Time steps of a neuron with a membrane (``IF``, ``LIF``, a ``partial`` of them, or your own that takes
             ``steps=``): every image is given in each of them as a constant current, the logits are averaged over them.
         weights: The name of weights that ship with picojoule (``zoo.pretrained.index()``); None gives fresh ones.
+        input_shape: Of a network that takes frames: channels, rows and columns of one; None is the usual one.
+        spiking_input: Of a network that takes frames: whether these are spikes, which are billed as such.
 
     Returns:
         The network: fresh in training mode, trained in evaluation mode.
@@ -81,7 +129,8 @@ def create(
     """
     if not isinstance(name, str) or name not in _MODELS:
         raise unknown("model", name, _MODELS)
-    build, usual_channels = _MODELS[name]
+    entry = _MODELS[name]
+    usual_channels = entry.in_channels if isinstance(entry, _ForImages) else entry.input_shape[0]
     channels = usual_channels if in_channels is None else in_channels
     for label, value in (("classes", classes), ("in_channels", channels), ("steps", steps)):
         if not _is_count(value):
@@ -103,7 +152,13 @@ def create(
             f"steps={steps} needs a neuron with a membrane, such as IF or LIF: {neuron} cannot be made with "
             f"steps={steps}"
         )
-    model = build(classes, channels, functools.partial(_made, neuron), steps)
+    build_neuron = functools.partial(_made, neuron)
+    model: ZooModel
+    if isinstance(entry, _ForImages):
+        model = entry.build(classes, channels, build_neuron, steps)
+    else:
+        shape = (channels, *entry.input_shape[1:]) if input_shape is None else input_shape
+        model = entry.build(classes, shape, build_neuron, steps, spiking_input)
     if len(list(model.named_modules())) < len(list(model.named_modules(remove_duplicate=False))):
         raise PicojouleError("neuron gave the same module twice: let it make a new module on every call")
     return model if weights is None else _trained(model, name, weights)

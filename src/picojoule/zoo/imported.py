@@ -19,6 +19,7 @@ GIVEN = {
     "input_shape": "the data",
     "neuron": "the section neuron",
     "steps": "neuron.steps",
+    "spiking_input": "data.encoding",
 }
 """Arguments that a recipe gives to every factory that takes them, and where it has them from."""
 

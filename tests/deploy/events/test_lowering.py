@@ -14,11 +14,12 @@ from torch import Tensor, nn
 import picojoule as pj
 from against_pytorch import TRIANGLE, agree, lively
 from networks import CASES
+from paper_networks import PAPERS
 from picojoule.deploy import events
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", pj.zoo.names())
+@pytest.mark.parametrize("name", PAPERS)
 def test_zoo(name: str) -> None:
     net = lively(pj.zoo.create(name))
     engine = agree(net, torch.rand(3, *net.input_shape))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import picojoule as pj
 from against_pytorch import agree, lively, metered
+from paper_networks import PAPERS
 from picojoule.deploy import events
 from picojoule.neurons.time_steps import present, readout
 
@@ -99,7 +100,7 @@ def test_random_networks_over_time(net: Drawn, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", pj.zoo.names())
+@pytest.mark.parametrize("name", PAPERS)
 @pytest.mark.parametrize(
     "neuron", [pj.IF, partial(pj.LIF, leak=0.3, reset="zero"), partial(pj.LIF, max_spikes=3)], ids=["if", "zero", "lif"]
 )
