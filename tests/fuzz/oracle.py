@@ -47,6 +47,8 @@ class Oracle(Shadows, TorchDispatchMode):
         self.kernels: set[str] = set()
         self.foreign: set[str] = set()
         self.synaptic_kernels = 0
+        self.inside = 0
+        """Neurons that are running: what they multiply themselves is no synapse."""
 
     def mark_spikes(self, name: str, spikes: Tensor) -> None:
         values = spikes.detach().double()
@@ -66,6 +68,7 @@ class Oracle(Shadows, TorchDispatchMode):
         def fired(name: str) -> Callable[..., None]:
             def hook(module: nn.Module, args: Any, output: Any) -> None:
                 with _disable_current_modes():
+                    self.inside -= 1
                     self.mark_spikes(name, output[0] if isinstance(output, tuple) else output)
 
             return hook
@@ -77,6 +80,7 @@ class Oracle(Shadows, TorchDispatchMode):
         def fed(module: nn.Module, args: Any) -> None:
             with _disable_current_modes():
                 self.mark_end(f"a {type(module).__name__}", args)
+                self.inside += 1
                 for leaf in (leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)):
                     shadow = self.get(leaf)
                     self.unit_synops += float((shadow.counts * (shadow.bits & SPIKE).ne(0)).sum())
@@ -236,7 +240,7 @@ class Oracle(Shadows, TorchDispatchMode):
         """A product, element by element, with an analog factor: spikes let values pass, or analog values multiply."""
         spiking = [(t, x) for t, x in ((a, left), (b, right)) if x.any(SPIKE)]
         if not spiking:
-            if (left.union | right.union) & CURRENT and not (left.union | right.union) & LOST:
+            if not self.inside and (left.union | right.union) & CURRENT and not (left.union | right.union) & LOST:
                 self.macs += out.numel()
                 self.dense_macs += out.numel()
             self.fill(out, left.union | right.union)

@@ -151,7 +151,7 @@ def zoo() -> dict[str, Entry]:
 
 
 def _dhs(spike_dhs: Any, functional: Any) -> nn.Module:
-    args = SimpleNamespace(fea_num_layers=8, fea_filter_multiplier=48, fea_block_multiplier=4, fea_step=3)
+    args = SimpleNamespace(fea_num_layers=8, fea_filter_multiplier=48, fea_block_multiplier=3, fea_step=3)
     net: nn.Module = spike_dhs.SpikeDHS(init_channels=3, args=args)
     functional.set_step_mode(net, "m")
     return net

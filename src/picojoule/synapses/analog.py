@@ -45,7 +45,7 @@ def analog_result(state: PassState, name: str, target: Any, out: Any, tag: Tag) 
     Returns:
         The result and its tag.
     """
-    fired = Origin.FIRED if bare(name) in FIRING else Origin(0)
+    fired = Origin.FIRED if bare(name) in FIRING or "::" in name else Origin(0)  # a custom operator may fire as well
     blame = tag.blame if tag.origin & Origin.CURRENT else f"{name} {state.where()}"
     tag = Tag((tag.origin & ~(Origin.SPIKES | Origin.SCALED | Origin.DETACHED)) | Origin.CURRENT | fired, blame)
     if isinstance(target, Tensor):
