@@ -65,7 +65,6 @@ def zoo() -> dict[str, Entry]:
         parametric_lif_net,
         sew_resnet,
         snas_net,
-        spike_dhs,
         spikformer,
         spiking_resnet,
         spiking_vgg,
@@ -134,7 +133,6 @@ def zoo() -> dict[str, Entry]:
             {"steps": 6},
         ),
         "snas_net": Entry(searched, IMAGE, INSIDE),
-        "spike_dhs": Entry(lambda: _dhs(spike_dhs, functional), IMAGE, {"steps": 6}),
         "spiking_vggws_ottt": Entry(lambda: spiking_vggws_ottt.ottt_spiking_vggws(num_classes=10), IMAGE),
     }
     maps = {
@@ -148,13 +146,6 @@ def zoo() -> dict[str, Entry]:
     for name, shape in maps.items():
         found[name] = Entry(multi(getattr(parametric_lif_net, name), channels=8), shape, TIMED)
     return found
-
-
-def _dhs(spike_dhs: Any, functional: Any) -> nn.Module:
-    args = SimpleNamespace(fea_num_layers=8, fea_filter_multiplier=48, fea_block_multiplier=3, fea_step=3)
-    net: nn.Module = spike_dhs.SpikeDHS(init_channels=3, args=args)
-    functional.set_step_mode(net, "m")
-    return net
 
 
 def counted(net: nn.Module, entry: Entry, synapses: pj.Synapses) -> pj.EnergyReport:
