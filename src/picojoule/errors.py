@@ -25,6 +25,10 @@ _NO_MEMORY = ("not enough memory", "can't allocate memory", "cannot allocate mem
 """What PyTorch's allocators say; those of accelerators raise a class of its own, which is a RuntimeError too."""
 
 
+class Clause(PicojouleError):
+    """The second half of a refusal: whoever catches it names the place in front of it and the remedy behind it."""
+
+
 def memory_ran_out(fault: BaseException) -> str | None:
     """Say in one sentence that memory ran out, if that is what an exception of Python, NumPy or PyTorch means.
 

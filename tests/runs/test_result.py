@@ -15,6 +15,8 @@ import picojoule as pj
 import synthetic
 import tiny
 from picojoule.cli import main
+from picojoule.io import files
+from picojoule.runs.folder import find_runs
 from picojoule.runs.metrics import EpochMetrics, metrics_text, read_metrics
 from picojoule.runs.result import RunResult, read_result
 from picojoule.runs.stored import InvalidContent
@@ -54,14 +56,15 @@ def test_what_is_no_figure_is_named(wrong: dict[str, Any], split: str) -> None:
 
 
 def test_every_result_of_the_project_is_read_and_would_be_written_as_it_is() -> None:
-    paths = sorted(RESULTS.rglob("result.json"))
-    assert len(paths) > 300
-    for path in paths:
-        assert read_result(path).to_json() == path.read_text(encoding="utf-8"), path
-        lines = path.with_name("metrics.jsonl")
+    runs = [run for run in find_runs(RESULTS) if run.finished]
+    assert len(runs) > 300
+    for run in runs:
+        path = run.path / "result.json"
+        assert read_result(path).to_json() == files.read_bytes(path).decode(), path
+        lines = run.path / "metrics.jsonl"
         number, metrics = read_metrics(lines)
-        assert number == len(metrics) == pj.Recipe.load(path.with_name("recipe.toml")).training.epochs
-        assert metrics_text(metrics) == lines.read_text(encoding="utf-8"), lines
+        assert number == len(metrics) == run.recipe.training.epochs
+        assert metrics_text(metrics) == files.read_bytes(lines).decode(), lines
 
 
 def test_what_a_newer_picojoule_wrote_passes_through() -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-import picojoule as pj
 import tiny
 from command_line import Command
+from picojoule.io import files
+from picojoule.runs.folder import find_runs
 from picojoule.runs.schema import SchemaName, schema
 
 ROOT = Path(__file__).parents[2]
@@ -30,12 +31,13 @@ def test_the_docs_have_the_schema_of_this_version(name: SchemaName) -> None:
 
 
 def test_what_the_project_has_stored_is_as_the_schemas_say() -> None:
-    for path in sorted((ROOT / "results").rglob("result.json"))[::10]:
-        assert accepts("result", json.loads(path.read_text(encoding="utf-8"))), path
-        for line in path.with_name("metrics.jsonl").read_text(encoding="utf-8").splitlines():
-            assert accepts("metrics", json.loads(line)), path
-        recipe = pj.Recipe.load(path.with_name("recipe.toml"))
-        assert accepts("recipe", recipe.model_dump(exclude_none=True)), path
+    runs = [run for run in find_runs(ROOT / "results") if run.finished][::10]
+    assert len(runs) > 30
+    for run in runs:
+        assert accepts("result", json.loads(files.read_bytes(run.path / "result.json"))), run.path
+        for line in files.read_bytes(run.path / "metrics.jsonl").decode().splitlines():
+            assert accepts("metrics", json.loads(line)), run.path
+        assert accepts("recipe", run.recipe.model_dump(exclude_none=True)), run.path
 
 
 def test_a_mistake_is_none_of_the_schemas() -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from picojoule.errors import PicojouleError
+from picojoule.errors import Clause
 from picojoule.kernels.torch_private import tree_map
 from picojoule.spikes.sums import precise
 from picojoule.synapses.rules.call import Call
@@ -208,7 +208,7 @@ class Generalised:
         """Join two expressions.
 
         Raises:
-            PicojouleError: They differ in more than numbers that grow with the samples; a clause.
+            Clause: They differ in more than numbers that grow with the samples; a clause.
         """
         if id(one) not in self._known:
             self._known[id(one)] = (one, self._joined(one, other))
@@ -216,10 +216,10 @@ class Generalised:
 
     def _joined(self, one: Expression, other: Expression) -> Expression:
         if type(one) is not type(other):
-            raise PicojouleError("is made by other operations in a batch of another size")
+            raise Clause("is made by other operations in a batch of another size")
         if isinstance(one, Emitted) and isinstance(other, Emitted):
             if (one.name, one.call) != (other.name, other.call):
-                raise PicojouleError("is made of other layers in a batch of another size")
+                raise Clause("is made of other layers in a batch of another size")
             return Emitted(one.name, one.call)
         if isinstance(one, Part) and isinstance(other, Part):
             return Part(self(one.of, other.of), self._number(one.index, other.index))
@@ -230,7 +230,7 @@ class Generalised:
         assert isinstance(one, Made)
         assert isinstance(other, Made)
         if one.call.function != other.call.function and one.call.function.__name__ != other.call.function.__name__:
-            raise PicojouleError("is made by other operations in a batch of another size")
+            raise Clause("is made by other operations in a batch of another size")
         args, kwargs = self._nest((one.call.args, one.call.kwargs), (other.call.args, other.call.kwargs))
         return Made(one.operation, replace(one.call, args=args, kwargs=kwargs))
 
@@ -251,7 +251,7 @@ class Generalised:
         if type(one) is int and type(other) is int and one != other:
             times, rest = divmod(one, self._samples[0])
             if rest or times * self._samples[1] != other:
-                raise PicojouleError(
+                raise Clause(
                     f"takes the number {one} in a batch of {self._samples[0]} and {other} in one of {self._samples[1]}"
                 )
             return PerSample(times)
@@ -264,7 +264,7 @@ class Generalised:
         if one.dim() == other.dim() and value.numel() and bool((one == value).all()) and bool((other == value).all()):
             shape = tuple(self._number(a, b) for a, b in zip(one.shape, other.shape, strict=True))
             return Filled(value.clone(), shape)
-        raise PicojouleError("takes a constant tensor that depends on the number of samples")
+        raise Clause("takes a constant tensor that depends on the number of samples")
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from picojoule.errors import PicojouleError
+from picojoule.errors import Clause, PicojouleError
 from picojoule.synapses.rules.synaptic import SYNAPTIC, UNCOUNTED
 
 Summed = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]
@@ -51,7 +51,7 @@ def bilinear(name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs:
     named = [key for key in ("input", "self", "weight", "other", "mat2", "vec2", "tensor") if key in given]
     operands += [given[key] for key in named]
     if len(operands) < 2:
-        raise PicojouleError("is not a product of two tensors")
+        raise Clause("is not a product of two tensors")
     left, right = operands[:2]
     if name == "linear":  # the bias is no synapse
         return Bilinear(left, right, torch.nn.functional.linear, (_over_rows, lambda w: w.sum(0)))
