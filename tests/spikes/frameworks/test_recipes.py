@@ -56,7 +56,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.filterwarnings("ignore:The read_style_directory function")  # of what snnTorch imports late
 def test_a_network_of_snntorch_over_time_is_trained_by_a_recipe(here: Path) -> None:
     recipe = pj.Recipe.loads(RECIPE)
     run = pj.fit(recipe, "runs")
