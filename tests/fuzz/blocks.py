@@ -125,6 +125,34 @@ def masked(making: Making) -> nn.Module:
     return Calls(lambda self, x: x * self.mask, mask=mask)
 
 
+@weighted(2)
+def gate(making: Making) -> nn.Module:
+    """Spikes let through by spikes, or held back, or pooled by a function."""
+    kind = making.chance.randrange(3)
+
+    def run(self: Any, x: Tensor) -> Tensor:
+        z = self.fire(self.inner(x))
+        if kind == 0:
+            return x * z
+        return z * (1 - x) if kind == 1 else x.flip(1) * z
+
+    return Calls(run, inner=same_shape(making), fire=making.neuron())
+
+
+@weighted(2)
+def attention(making: Making) -> nn.Module:
+    """Products of spikes by spikes, in either order, and neurons behind them."""
+    linear = making.chance.random() < 0.5
+
+    def run(self: Any, x: Tensor) -> Tensor:
+        q = x.flatten(1, -2) if x.dim() > 2 else x.unsqueeze(1)
+        k = self.fire(self.inner(x)).reshape(q.shape)
+        y = q @ (k.transpose(-2, -1) @ q) if linear else (q @ k.transpose(-2, -1)) @ q
+        return self.after(y.reshape(x.shape) * 0.125)
+
+    return Calls(run, inner=same_shape(making), fire=making.neuron(), after=making.neuron())
+
+
 class _GradientScale(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return 0.3 * x + (0.7 * x).detach()
@@ -267,7 +295,8 @@ def quantized_weights(making: Making) -> nn.Module:
 BLOCKS: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
-        synapse, pool, passing, dropout, flatten, residual, concatenation, written, masked, gradient_scaling, centred,
+        synapse, pool, passing, dropout, flatten, residual, concatenation, written, masked, gate, attention,
+        gradient_scaling, centred,
         functional, own_function, checkpointed, recurrence, shared_weights, softmax_gate, quantized_weights,
         gradient_scaling_by_a_tensor, tensor_factors, by_hand, named_alike,
     )

@@ -217,8 +217,9 @@ class Oracle(Shadows, TorchDispatchMode):
             self.put(out, left)
             return
         if left.union and right.union:
-            if left.union == right.union == SPIKE and name == "mul":  # a gate of spikes by spikes
-                self.put(out, Shadow(out.detach().double(), torch.full(out.shape, SPIKE, dtype=torch.uint8)))
+            passed = _let_through(a, b, left, right, out)
+            if left.union == right.union == SPIKE and name == "mul" and passed is not None:
+                self.put(out, Shadow(passed, torch.full(out.shape, SPIKE, dtype=torch.uint8)))
             elif name in ("mul", "div"):
                 self._gate(name, a, b, left, right, out)
             else:
@@ -352,6 +353,19 @@ class Oracle(Shadows, TorchDispatchMode):
 def _are(values: Tensor, counts: Tensor) -> bool:
     """Whether values are the spikes that were counted, as those of 1 − s are not."""
     return torch.equal(values.detach().double(), counts)
+
+
+def _let_through(a: Any, b: Any, left: Shadow, right: Shadow, out: Tensor) -> Tensor | None:
+    """The spikes behind a gate of spikes by spikes, or None if they cannot be told.
+
+    Scaled spikes are as many as they were, whatever they are worth; those of 1 − s are the whole numbers that come.
+    """
+    if all(torch.equal(t.detach().ne(0), x.counts.ne(0)) for t, x in ((a, left), (b, right))):
+        return left.counts * right.counts
+    values = [t.detach().double() for t in (a, b)]
+    if all(bool(((v >= 0) & (v == v.round())).all()) for v in values):
+        return out.detach().double()
+    return None
 
 
 def _weighting(scale: Tensor) -> int:

@@ -56,6 +56,9 @@ HALF = torch.tensor([[1.0, 0, 1, 0]] * 3)
         pytest.param(lambda z: (z * HALF[0])[:, None] @ z[:, :, None], 2, id="pairs that meet"),
         pytest.param(lambda z: F.linear(z, W)[:, :, None] @ z[:, None], 12 + 4 * 3, id="spikes and currents"),
         pytest.param(lambda z: F.linear(z * (z * HALF[0]), W), 2 * 3, id="a gate"),
+        pytest.param(lambda z: F.linear(0.25 * z * (z * HALF[0]), W), 2 * 3, id="a gate of scaled spikes"),
+        pytest.param(lambda z: F.linear(z * (2 * z), W), 4 * 3, id="a gate of spikes that are worth two"),
+        pytest.param(lambda z: F.linear(z * (1 - z * HALF[0]), W), 2 * 3, id="a gate of the silent"),
         pytest.param(lambda z: F.linear(z, W) * z[:, :3], 12 + 3, id="a gate of currents"),
     ],
 )

@@ -65,7 +65,7 @@ def test_the_paper_folder_holds_those_eight_and_no_others() -> None:
 
 def test_small_and_smoke() -> None:
     small = Recipe.load(RECIPES / "small" / "cnn7-fashion-mnist.toml")
-    assert (small.data.limit, small.training.epochs, small.data.augment) == (10_000, 5, False)
+    assert (small.data.limit, small.training.epochs, small.data.augment) == (10_000, 6, False)
     assert (small.energy.psi, small.penalty.strength) == ("exact", 32)
     assert small.override("data.name=digits", "data.limit=1000").input_shape == (1, 32, 32)
     smoke = Recipe.load(RECIPES / "smoke" / "digits.toml")
