@@ -76,13 +76,15 @@ def test_the_small_trade_off_of_cnn7() -> None:
 
 
 def test_the_first_runs_tell_most() -> None:
-    """Baselines, then seed 0, all penalties at the middle strength, and its neighbours after it."""
+    """Baselines, then p = 1 before p = 2: all penalties and seeds at the middle strength, and its neighbours after it."""
     recipes = find("tradeoff-cnn7-adam").experiment.recipes(SCALES["small"].with_seeds(3))
     assert [(recipe.seed, recipe.penalty.strength) for recipe in recipes[:3]] == [(0, 0), (1, 0), (2, 0)]
-    assert [recipe.seed for recipe in recipes[3:]] == sorted(recipe.seed for recipe in recipes[3:])
-    first = [recipe.penalty for recipe in recipes[3:9]]
-    assert {(penalty.kind, penalty.p) for penalty in first} == set(SIX)
-    assert {penalty.strength * penalty.p for penalty in first} == {64}
+    assert [recipe.penalty.p for recipe in recipes] == sorted(recipe.penalty.p for recipe in recipes)
+    first = recipes[3:12]
+    assert {(recipe.penalty.kind, recipe.seed) for recipe in first} == {
+        (kind, seed) for kind, p in SIX if p == 1 for seed in (0, 1, 2)
+    }
+    assert {recipe.penalty.strength for recipe in first} == {64}
     linear = [r.penalty.strength for r in recipes if (r.penalty.kind, r.penalty.p, r.seed) == ("syn", 1, 0)]
     assert linear == [0, 64, 16, 256, 4, 1024, 1, 8192]
 

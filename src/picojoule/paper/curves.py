@@ -113,15 +113,20 @@ class Tradeoff(Experiment):
     def recipes(self, scale: Scale) -> tuple[Recipe, ...]:
         """Return the runs that it needs (see `Experiment`), so ordered that the first of them tell most.
 
-        Baselines come first; then, seed by seed, strengths from the middle of the range outwards, all penalties side by
-        side.
+        Baselines come first; then, exponent by exponent, strengths from the middle of the range outwards, with all
+        penalties and seeds side by side: at every moment as many pairs as can be are there to compare.
         """
         grid = self.grid(scale)
-        ordered = {p: from_the_middle(strengths) for p, strengths in grid.strengths.items()}
-        ranks = range(max(map(len, ordered.values())))
-        levels = [(kind, p, ordered[p][rank]) for rank in ranks for kind, p in grid.penalties if rank < len(ordered[p])]
         single = [replace(scale, seeds=(seed,)) for seed in scale.seeds]
-        penalised = (recipe for one in single for level in levels for recipe in self._seeds(one, *level))
+        penalised = (
+            recipe
+            for p in sorted({p for _, p in grid.penalties})
+            for strength in from_the_middle(grid.strengths[p])
+            for one in single
+            for kind, power in grid.penalties
+            if power == p
+            for recipe in self._seeds(one, kind, p, strength)
+        )
         return (*self.baseline(scale), *penalised)
 
     def _seeds(self, scale: Scale, kind: PenaltyKind, p: int, strength: int) -> tuple[Recipe, ...]:
