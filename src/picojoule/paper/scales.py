@@ -32,8 +32,8 @@ _CIFAR_10: dict[Size, _Values] = {
 _VALUES: dict[str, dict[Size, _Values]] = {
     "cnn7": {
         "small": {
-            "data": {"limit": 30_000, "limit_validation": 1000, "augment": False},
-            "training": {"epochs": 4, "batch_size": 40, **_ONE_CORE["training"]},
+            "data": {"limit": 54_000, "limit_validation": 1000, "augment": False},
+            "training": {"epochs": 3, "batch_size": 50, **_ONE_CORE["training"]},
         },
         "mini": {
             "data": {"limit": 10_000, "limit_validation": 1000, "augment": False},
