@@ -147,7 +147,7 @@ class Tradeoff(Experiment):
 
 
 def from_the_middle(strengths: Sequence[int]) -> list[int]:
-    """Order strengths from the middle of their range outwards.
+    """Order strengths from the middle of their range outwards, the stronger of two first.
 
     Args:
         strengths: In ascending order.
@@ -156,10 +156,10 @@ def from_the_middle(strengths: Sequence[int]) -> list[int]:
         The same strengths.
 
     >>> from_the_middle((1, 4, 16, 64, 256))
-    [16, 4, 64, 1, 256]
+    [16, 64, 4, 256, 1]
     """
     middle = (len(strengths) - 1) / 2
-    return sorted(strengths, key=lambda strength: abs(strengths.index(strength) - middle + 0.25))
+    return sorted(strengths, key=lambda strength: abs(strengths.index(strength) - middle - 0.25))
 
 
 def finished_group(context: Context, recipes: Sequence[Recipe]) -> RunGroup | None:
