@@ -195,6 +195,8 @@ class OptimizerSection(Section):
     """Adam, or SGD with momentum 0.9."""
     lr: Number = Field(default=1e-3, gt=0)
     """The learning rate of the first epoch; it falls by a cosine to nearly 0 in the last."""
+    anneal: Literal["epochs", "batches"] | None = None
+    """Whether the learning rate falls from epoch to epoch or from batch to batch; None is from epoch to epoch."""
     weight_decay: Number = Field(default=1e-4, ge=0)
     """λ_WD, added to the gradient as L2 (coupled, also with Adam)."""
     decay_batch_norm: bool = False

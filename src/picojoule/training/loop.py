@@ -26,7 +26,7 @@ from picojoule.training.checkpoints import Checkpoints, RunProgress
 from picojoule.training.distributed import all_reduced, measure, summed
 from picojoule.training.fixed_strength import scheduled_strength
 from picojoule.training.kernel_choices import kernels_result
-from picojoule.training.learning_rate import cosine_share
+from picojoule.training.learning_rate import Annealing
 from picojoule.training.objective import EpochSums, Objective, guard_of
 from picojoule.training.process import Learner, RunProcess
 
@@ -48,6 +48,9 @@ class Training:
         self._controller = BudgetController.of(process, learner, len(self._batches))
         self._recovery = Recovery() if self._guard is not None else None
         self._checkpoints = Checkpoints(process, learner, self._guard, self._controller, self._recovery)
+        self._annealing = Annealing(
+            process.recipe.training.epochs, len(self._batches), process.recipe.optimizer.anneal or "epochs"
+        )
         self._validation: Evaluation | None = None
         """The network as it was measured after its latest epoch."""
 
@@ -69,8 +72,6 @@ class Training:
             reporter.begin(process.run, recipe, len(self._batches), progress.epoch, progress.batch)
         for epoch in range(progress.epoch, recipe.training.epochs):
             began = time.monotonic()
-            for group in self._learner.optimizer.param_groups:
-                group["lr"] = recipe.optimizer.lr * cosine_share(epoch, recipe.training.epochs)
             self._train_epoch(progress, stop)
             self._check_weights(epoch)
             entry = self._epoch_metrics(epoch, progress.sums, time.monotonic() - began)
@@ -94,6 +95,8 @@ class Training:
             stopping, total_loss, *rates = all_reduced(fabric, stop.requested, result.loss.item(), *result.rates)
             if not math.isfinite(total_loss):
                 raise self._diverged(f"the loss became {total_loss} in epoch {epoch + 1}, batch {number + 1}")
+            for group in learner.optimizer.param_groups:
+                group["lr"] = process.recipe.optimizer.lr * self._annealing.share(epoch, number)
             learner.optimizer.zero_grad()
             fabric.backward(result.loss)
             learner.optimizer.step()

@@ -38,7 +38,7 @@ from typing import Any
 
 from picojoule.energy.units import parse_joules
 from picojoule.errors import PicojouleError
-from picojoule.training.learning_rate import cosine_share
+from picojoule.training.learning_rate import Annealing
 
 ENOUGH_UPDATES = 250
 """Updates that come down to a budget within a few percent."""
@@ -104,6 +104,7 @@ class ControlLaw:
         reference: The reference energy E₀ in joules per image, where a finished run was named for it.
         fixed: Joules per image that no spike changes, where the budget counts them too; the law is one of spikes.
         aim: The share of the target that is aimed at, below 1 where it must not be exceeded.
+        annealing: How the learning rate falls; from epoch to epoch unless given.
 
     >>> budget = ControlLaw(0.5, epochs=10, batches=100)
     >>> budget.strength
@@ -119,6 +120,7 @@ class ControlLaw:
         *,
         fixed: float = 0.0,
         aim: float = 1.0,
+        annealing: Annealing | None = None,
     ) -> None:
         self._budget, self._fixed, self._aim = budget, fixed, aim
         self._epochs, self._batches = epochs, batches
@@ -130,7 +132,8 @@ class ControlLaw:
         self._hold = round(self._descended * epochs * batches)
         """The batches before it."""
         self._between_checks = max((epochs * batches - self._hold) // _CHECKS, 1)
-        shares = [cosine_share(epoch, epochs) for epoch in range(epochs)]
+        self._annealing = Annealing(epochs, batches) if annealing is None else annealing
+        shares = [self._annealing.mean(epoch) for epoch in range(epochs)]
         self._to_spend = sum(shares[self._first :]) * batches
         self._spent_before = [sum(shares[self._first : epoch]) * batches for epoch in range(epochs)]
         self._state = _State()
@@ -195,11 +198,11 @@ class ControlLaw:
         progress = (epoch + (batch + 1) / self._batches) / self._epochs
         share = self._wanted_share(reference, progress)
         error = log_joules - math.log(share * reference)
-        now = cosine_share(epoch, self._epochs)
+        now = self._annealing.share(epoch, batch)
         if progress >= self._descended:
             step = _INTEGRAL * min(max(error, -_LARGEST_ERROR), _LARGEST_ERROR) * now / self._to_spend
             state.integral = min(max(state.integral + step, -_LARGEST_INTEGRAL), _LARGEST_INTEGRAL)
-        left = 1 - (self._spent_before[epoch] + now * (batch + 1)) / self._to_spend
+        left = 1 - (self._spent_before[epoch] + self._annealing.sum(epoch, batch + 1)) / self._to_spend
         gain = min(_PROPORTIONAL / max(left, 1e-6), _LARGEST_PROPORTIONAL)
         push = min(max(1 + gain * error, _PUSH[0] if share < 1 else 0.0), _PUSH[1])
         forecast = (1 / min(share, _NEARLY_ALL) - 1) / math.exp(state.omega_at_reference)

@@ -21,6 +21,7 @@ from picojoule.training.budget.batch_norm import by_batch_statistics, recompute_
 from picojoule.training.budget.control_law import ENOUGH_UPDATES, ControlLaw
 from picojoule.training.budget.selection import Candidate, Selection
 from picojoule.training.distributed import all_reduced, measure
+from picojoule.training.learning_rate import Annealing
 from picojoule.training.process import Learner, RunProcess
 from picojoule.training.reference import baseline_joules
 
@@ -128,8 +129,15 @@ class BudgetController:
         if recipe.penalty.budget is None:
             return None
         fixed, aim = fixed_joules(recipe, learner), STRICT_AIM if recipe.penalty.strict else 1.0
-        length = recipe.training.epochs, batches
-        budget = ControlLaw(recipe.penalty.budget, *length, process.reference, fixed=fixed, aim=aim)
+        budget = ControlLaw(
+            recipe.penalty.budget,
+            recipe.training.epochs,
+            batches,
+            process.reference,
+            fixed=fixed,
+            aim=aim,
+            annealing=Annealing(recipe.training.epochs, batches, recipe.optimizer.anneal or "epochs"),
+        )
         if fixed:
             _check_fixed(process, budget, fixed)
         warning = few_updates(recipe, batches)
