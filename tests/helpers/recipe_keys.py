@@ -50,6 +50,7 @@ DEFAULTS_AND_OTHERS: dict[str, tuple[object, object]] = {
     "optimizer.lr": (1e-3, 2e-3),
     "optimizer.weight_decay": (1e-4, 0.0),
     "optimizer.decay_batch_norm": (False, True),
+    "optimizer.anneal": (None, "batches"),
     "penalty.kind": ("syn", "total"),
     "penalty.p": (1.0, 2.0),
     "penalty.strength": (0.0, 64.0),

@@ -76,7 +76,7 @@ def test_the_small_trade_off_of_cnn7() -> None:
 
 
 def test_the_first_runs_tell_most() -> None:
-    """Baselines, then p = 1 before p = 2: all penalties and seeds at the middle strength, then its neighbours, the stronger first."""
+    """Baselines, then p = 1 before p = 2: all penalties and seeds at the middle strength, then outwards."""
     recipes = find("tradeoff-cnn7-adam").experiment.recipes(SCALES["small"].with_seeds(3))
     assert [(recipe.seed, recipe.penalty.strength) for recipe in recipes[:3]] == [(0, 0), (1, 0), (2, 0)]
     assert [recipe.penalty.p for recipe in recipes] == sorted(recipe.penalty.p for recipe in recipes)

@@ -36,10 +36,11 @@ def train_by_hand(recipe: pj.Recipe) -> tuple[nn.Module, list[float]]:
     optimizer = build(model.parameters(), lr=settings.lr)
     epochs, losses = recipe.training.epochs, []
     for epoch in range(epochs):
-        optimizer.param_groups[0]["lr"] = settings.lr * (1 + math.cos(math.pi * epoch / epochs)) / 2
         strength = recipe.penalty.strength * ((epoch + 1) / epochs if recipe.penalty.schedule == "linear" else 1)
         seen = []
-        for images, labels in batches.epoch(epoch):
+        for number, (images, labels) in enumerate(batches.epoch(epoch)):
+            done = epoch + (number / len(batches) if settings.anneal == "batches" else 0)
+            optimizer.param_groups[0]["lr"] = settings.lr * (1 + math.cos(math.pi * done / epochs)) / 2
             x, spikes = images.to(memory_format=torch.channels_last), []
             for layer in model:
                 x = layer(x)
@@ -66,6 +67,7 @@ def train_by_hand(recipe: pj.Recipe) -> tuple[nn.Module, list[float]]:
         ("model.name=tiny:plain", "penalty.strength=0"),
         ("model.name=tiny:plain", "penalty.schedule=constant", "penalty.kind=total", "penalty.p=2"),
         ("model.name=tiny:plain", "penalty.kind=balance", "penalty.p=1.5", "optimizer.name=sgd"),
+        ("model.name=tiny:plain", "optimizer.anneal=batches"),
         ("model.name=tiny:plain", "penalty.normalized=false", "penalty.strength=1e-4", "seed=7"),
         ("model.name=tiny:normed", "optimizer.weight_decay=0.05"),
         ("model.name=tiny:normed", "optimizer.weight_decay=0.05", "optimizer.decay_batch_norm=true"),

@@ -9,16 +9,17 @@ import torch
 
 from picojoule.training.budget.control_law import ControlLaw, tolerance
 from picojoule.training.budget.guard import FLOOR, LayerGuard
+from picojoule.training.learning_rate import Annealing
 
 
 def controlled(
-    budget: ControlLaw, epochs: int, batches: int, *, tau: float, scale: float, joules: float
+    budget: ControlLaw, epochs: int, batches: int, *, tau: float, scale: float, joules: float, within: bool = False
 ) -> list[float]:
     """A make-believe network: Ω drifts towards 0.1/(1 + scale·λ·0.1), the faster the higher the learning rate."""
     omega, spent = 0.1, []
     for epoch in range(epochs):
-        share = 0.5 * (1 + math.cos(math.pi * epoch / epochs))
         for batch in range(batches):
+            share = 0.5 * (1 + math.cos(math.pi * (epoch + batch / batches * within) / epochs))
             goal = 0.1 / (1 + max(scale * budget.strength * 0.1, -0.5))
             omega *= (goal / omega) ** (share / tau)
             budget.update(epoch, batch, omega if budget.needs_estimate(epoch, batch) else None)
@@ -38,6 +39,13 @@ def test_the_target_is_met_by_any_response(target: float, scale: float, epochs: 
     spent = controlled(budget, epochs, batches, tau=20, scale=scale, joules=7e-5)
     assert budget.reference == pytest.approx(7e-6)
     assert budget.target == pytest.approx(target * 7e-6)
+    assert abs(spent[-1] - target * 7e-6) <= tolerance(target * 7e-6, 7e-6)
+
+
+@pytest.mark.parametrize("target", [0.5, 0.1])
+def test_the_target_is_met_where_the_learning_rate_falls_from_batch_to_batch(target: float) -> None:
+    budget = ControlLaw(target, 10, 50, annealing=Annealing(10, 50, "batches"))
+    spent = controlled(budget, 10, 50, tau=20, scale=1.0, joules=7e-5, within=True)
     assert abs(spent[-1] - target * 7e-6) <= tolerance(target * 7e-6, 7e-6)
 
 
