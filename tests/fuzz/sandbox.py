@@ -65,6 +65,8 @@ def original() -> Path:
     pixels = np.random.default_rng(0).integers(0, 255, (32, 32), dtype=np.uint8)
     for name in ("picture.png", "picture.jpg"):
         Image.fromarray(pixels).save(root / name)
+    with quiet_streams():
+        pj.infer(root / "run", [root / "picture.png"])  # the engine is compiled here, not in the time of a case
     (root / "data").mkdir()
     (root / "elsewhere").mkdir()
     (root / "elsewhere" / "note.txt").write_text("mine", encoding="utf-8")

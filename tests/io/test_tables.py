@@ -56,6 +56,10 @@ def test_latex_has_a_row_a_line_and_words_to_the_left() -> None:
     [
         ("a_b & 5 % of {x}", r"a\_b \& 5 \% of \{x\}"),
         ("\\ ~ ^ $ #", r"\textbackslash{} \textasciitilde{} \textasciicircum{} \$ \#"),
+        ("a<b|c>`d`", r"a\textless{}b\textbar{}c\textgreater{}\textasciigrave{}d\textasciigrave{}"),
+        ("Γ(α) → ∞", r"$\Gamma$($\alpha$) $\to$ $\infty$"),
+        ("e\N{COMBINING ACUTE ACCENT}t\N{ZERO WIDTH SPACE}e", r"ét\textbackslash{}u200be"),
+        ("a---b", "a-{}-{}-b"),
         ("Ω and Ω_total, λ' × ψ", r"$\Omega$ and $\Omega_{\mathrm{total}}$, $\lambda$' $\times$ $\psi$"),
     ],
 )

@@ -145,6 +145,7 @@ GATES: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
     "of a sum": (lambda q, k, v: (q + k) * v, lambda q, k, v: (q + k) * v),
     "twice": (lambda q, k, v: (q * k) * v, lambda q, k, v: q * k * v),
     "broadcast": (lambda q, k, v: q * k[..., :1], lambda q, k, v: q * k[..., :1]),
+    "of scaled spikes": (lambda q, k, v: 0.25 * q * k, lambda q, k, v: q * k),
     "joined": (
         lambda q, k, v: torch.cat([q, k], -1) * torch.cat([v, q], -1),
         lambda q, k, v: torch.cat([q * v, k * q], -1),
@@ -161,6 +162,16 @@ def test_a_gate_is_a_relay(gate: str) -> None:
     net = Of(lambda m, q, k, v: m.head(written(q, k, v)), head=nn.Linear(width, 7))
     _, report, _ = counted(net, x)
     assert report.synops == 7 * float(passed(*split(x)).sum()) / len(x)
+
+
+def test_a_gate_lets_whole_spikes_through_whatever_they_are_worth() -> None:
+    """With a factor for each channel, as of a folded batch norm: what arrives behind it is spikes, not their values."""
+    x = spikes()
+    factors = nn.Parameter(torch.tensor([0.59375, 2.0, 1.0]))
+    net = Of(lambda m, q, k, v: m.head((m.factors * q) * (k / 3)), factors=factors, head=nn.Linear(WIDTH, 7))
+    _, report, _ = counted(net, x)
+    q, k, _ = split(x)
+    assert report.synops == 7 * float((q * k).sum()) / len(x)
 
 
 def test_a_gate_of_one_minus_two_spikes_is_refused() -> None:

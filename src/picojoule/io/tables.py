@@ -10,6 +10,7 @@ import csv
 import io
 import re
 import statistics
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,8 +28,11 @@ WIDEST = 200
 NOT_DEFINED = "not defined"
 """How a value that does not exist is written."""
 
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
-"""Control characters, line ends among them, those that turn the direction of writing, and what is no character."""
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
+"""Control characters, line ends and blanks without a width among them, those that turn the direction of writing, and
+what is no character."""
 
 
 def visible(text: str) -> str:
@@ -291,7 +295,8 @@ class Sheet:
         """Write the table as a LaTeX `tabular` of the package booktabs.
 
         Returns:
-            Its text, to be put into a `table` of the author's own.
+            Its text, to be put into a `table` of the author's own. Names in other scripts than Latin and Greek stay as
+            they are: they need XeLaTeX or LuaLaTeX and a font that has them.
         """
         layout = "".join("l" if self.is_text(i) else "r" for i in range(len(self.columns)))
         rows = [_latex_row(row) for row in (self.titles, *self.shown())]
@@ -359,22 +364,30 @@ _LATEX = {character: rf"\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    "Ω": r"$\Omega$",
-    "ψ": r"$\psi$",
-    "λ": r"$\lambda$",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "`": r"\textasciigrave{}",
     "µ": r"$\mu$",
     "±": r"$\pm$",
     "×": r"$\times$",
     "·": r"$\cdot$",
     "−": "$-$",
     "′": "$'$",
-    "–": "--",
-    "μ": r"$\mu$",
+    "–": r"\textendash{}",
     "…": r"\ldots{}",
     "→": r"$\to$",
     "≤": r"$\leq$",
     "≥": r"$\geq$",
+    "≈": r"$\approx$",
+    "∞": r"$\infty$",
+    "√": r"$\surd$",
 }
+_GREEK = """α alpha β beta γ gamma δ delta ε varepsilon ϵ epsilon ζ zeta η eta θ theta ϑ vartheta ι iota κ kappa
+λ lambda μ mu ν nu ξ xi π pi ρ rho σ sigma ς varsigma τ tau υ upsilon φ varphi ϕ phi χ chi ψ psi ω omega
+Γ Gamma Δ Delta Θ Theta Λ Lambda Ξ Xi Π Pi Σ Sigma Υ Upsilon Φ Phi Ψ Psi Ω Omega""".split()
+_LATEX |= {letter: rf"$\{name}$" for letter, name in zip(_GREEK[::2], _GREEK[1::2], strict=True)}
+_LATEX |= dict(zip("ΑΒΕΖΗΙΚΜΝΟΡΤΧο", "ABEZHIKMNOPTXo", strict=True))  # those for which TeX takes the Latin ones
 
 
 def as_latex(text: str) -> str:
@@ -389,10 +402,10 @@ def as_latex(text: str) -> str:
     >>> print(as_latex("100 % of Ω_syn"))
     100 \% of $\Omega_{\mathrm{syn}}$
     """
-    pieces = re.split(r"(Ω_[a-zA-Z]+)", visible(text))
+    pieces = re.split(r"(Ω_[a-zA-Z]+)", unicodedata.normalize("NFC", visible(text)))  # macOS takes accents apart
     return "".join(
         rf"$\Omega_{{\mathrm{{{piece[2:]}}}}}$"
         if piece.startswith("Ω_")
-        else "".join(_LATEX.get(character, character) for character in piece)
+        else re.sub("-(?=-)", "-{}", "".join(_LATEX.get(character, character) for character in piece))
         for piece in pieces
     )
