@@ -19,6 +19,7 @@ FIELDS = (
     "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules update_joules "
     "total_joules synops_per_synapse rate_mean rate_sum dead_rate steps psi hardware layers"
 ).split()
+FOOTPRINT = ["parameters", "weight_bytes", "peak_activation_bytes"]
 
 
 @pytest.fixture(scope="module")
@@ -70,15 +71,28 @@ def test_evaluate_as_json(run: pj.Run, command: Command, split: str) -> None:
     status, out, err = command("evaluate", str(run.path), "--split", split, "--trust", "--json")
     assert (status, err) == (0, "")
     fields = json.loads(out)
-    assert list(fields) == FIELDS
+    assert list(fields) == FIELDS + FOOTPRINT
+    occupied = {name: fields.pop(name) for name in FOOTPRINT}
     assert fields == run.result.on(split).to_dict()
+    footprint = pj.evaluate(run, split).footprint
+    assert footprint is not None
+    assert occupied == footprint.to_dict()
     assert [list(layer) for layer in fields["layers"]] == ["name neurons synops joules rate dead_rate".split()] * 3
 
 
 def test_evaluate_as_a_table(run: pj.Run, command: Command) -> None:
     status, out, err = command("evaluate", str(run.path), "--trust")
     assert (status, err) == (0, "")
-    for word in ("spike1", "pool1", "spike2", "relay", "accuracy", "360 test images"):
+    for word in (
+        "spike1",
+        "pool1",
+        "spike2",
+        "relay",
+        "accuracy",
+        "360 test images",
+        "514 parameters",
+        "2.17 kB of weights",
+    ):
         assert word in out
 
 
@@ -88,7 +102,9 @@ def test_a_relu_network_is_evaluated_by_the_command_too(tmp_path: Path, command:
     assert status == 0
     assert out.startswith("accuracy ")
     status, out, _ = command("evaluate", str(relu.path), "--trust", "--json")
-    assert json.loads(out) == relu.result.test.to_dict()
+    document = json.loads(out)
+    assert all(document.pop(name) > 0 for name in FOOTPRINT)
+    assert document == relu.result.test.to_dict()
 
 
 def test_mistakes_are_told_in_a_sentence(run: pj.Run, command: Command, tmp_path: Path) -> None:

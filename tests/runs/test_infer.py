@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import Tensor
 
 import picojoule as pj
 import tiny
 from command_line import Command
 from picojoule.data.picture import read_picture
+from picojoule.runs import engines
+from picojoule.runs.engines import Engine
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +37,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return paths
 
 
-@pytest.mark.parametrize("engine", ["events", "dense"])
+@pytest.mark.parametrize("engine", ["events", "onnx", "dense"])
 def test_a_split_is_answered_as_evaluation_does(run: pj.Run, engine: str, command: Command) -> None:
     status, out, _ = command("infer", run.path, "--trust", "--split", "test", "--engine", engine, "--json")
     assert status == 0
@@ -116,7 +120,8 @@ def test_a_bad_picture_is_named_and_the_rest_go_on(
 def test_people_read_lines(run: pj.Run, pictures: list[Path], command: Command) -> None:
     status, out, _ = command("infer", run.path, "--trust", *pictures)
     assert status == 0
-    assert out.count("\n") == 4
+    assert out.count("\n") == 5
+    assert "memory: 4.91 kB of weights, " in out
     for path in pictures:
         assert f"{path}: class " in out
     assert "synaptic operations" in out
@@ -174,6 +179,54 @@ def test_neurons_over_time_are_answered_by_both_engines(tmp_path: Path) -> None:
         assert np.mean([answer.synops for answer in answers]) == pytest.approx(stored.synops, rel=1e-3)
 
 
+def test_the_fastest_engine_is_taken_and_named(run: pj.Run, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The times are made up, so that the choice does not depend on the machine."""
+    times = {"events": 2.0, "onnx": 1.0, "dense": 3.0}
+    monkeypatch.setattr(engines, "_median_milliseconds", lambda engine, _: times[engine.name])
+    few = ("infer", run.path, "--trust", "--split", "test", "--limit", "2")
+    status, out, _ = command(*few, "--engine", "auto", "--json")
+    document = json.loads(out)
+    assert (status, document["engine"], document["weights"]) == (0, "onnx", "float32")
+    assert [(each["engine"], each["milliseconds"]) for each in document["candidates"]] == [
+        ("onnx", 1.0),
+        ("events", 2.0),
+        ("dense", 3.0),
+    ]
+    status, out, _ = command(*few, "--engine", "auto", "--weights", "int8")
+    assert status == 0
+    assert "2 images by events with int8 weights" in out
+    assert "engine: events is the fastest here" in out
+    assert "not onnx, for the engine 'onnx' has float32 weights only" in out
+
+
+def test_engines_are_timed_by_their_calls_alone() -> None:
+    def engine(calls: list[Tensor]) -> Engine:
+        def answer(x: Tensor) -> Any:
+            calls.append(x)
+            return lambda: pytest.fail("the findings are no part of the time")
+
+        return Engine("dense", answer, 0, None)
+
+    shown: list[Tensor] = []
+    example = torch.arange(3.0).view(3, 1)
+    assert engines._median_milliseconds(engine(shown), example) >= 0
+    assert {x.item() for x in shown} == {0.0, 1.0, 2.0}
+    assert all(x.shape == (1, 1) for x in shown)
+
+
+def test_int8_weights_take_less_memory_and_answer_nearly_alike(run: pj.Run) -> None:
+    whole, rounded = (pj.infer(run, split="test", weights=weights) for weights in ("float32", "int8"))  # type: ignore[arg-type]
+    assert rounded.memory.weight_bytes < whole.memory.weight_bytes
+    assert rounded.memory.activation_bytes == whole.memory.activation_bytes
+    assert whole.accuracy is not None
+    assert rounded.accuracy == pytest.approx(whole.accuracy, abs=0.05)
+    off = [a.confidence != b.confidence for a, b in zip(whole.answers, rounded.answers, strict=True)]
+    assert any(off), "the weights were not rounded"
+    document = rounded.to_dict()
+    assert document["memory"]["process_peak_bytes"] > 10**7
+    assert document["milliseconds"]["low"] <= document["milliseconds"]["median"] <= document["milliseconds"]["high"]
+
+
 @pytest.mark.parametrize("request_", [("evaluate",), ("infer", "--split", "test", "--limit", "1", "--engine", "dense")])
 def test_what_a_model_prints_is_not_in_the_document(
     request_: tuple[str, ...], tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
@@ -196,6 +249,8 @@ def test_what_a_model_prints_is_not_in_the_document(
         (["--split", "test", "--limit", "0"], "limit 0"),
         (["a.png", "--limit", "3"], "limit 3"),
         (["a.png", "--engine", "event"], "did you mean 'events'"),
+        (["a.png", "--weights", "int4"], "int8"),
+        (["--split", "test", "--weights", "int8", "--engine", "dense"], "take --engine events for int8"),
     ],
 )
 def test_a_wrong_request(run: pj.Run, arguments: list[str], message: str, command: Command) -> None:

@@ -30,7 +30,8 @@ from picojoule.synapses.trace import trace
 
 _PSI: tuple[Literal["exact", "uniform", "paper"], ...] = ("exact", "uniform", "paper")
 _SPLITS: tuple[Split, ...] = get_args(Split)
-_ENGINES: tuple[Literal["events", "dense"], ...] = ("events", "dense")
+_ENGINES: tuple[Literal["events", "onnx", "dense", "auto"], ...] = ("events", "onnx", "dense", "auto")
+_WEIGHTS: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
 
 
 def profile(
@@ -76,7 +77,7 @@ def evaluate(
     model: TrustedModel = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a trained network: accuracy, energy by layer, firing rates, dead neurons.
+    """Measure a trained network: accuracy, energy by layer, firing rates, dead neurons, parameters and bytes.
 
     Example: `picojoule evaluate runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --json`
 
@@ -97,12 +98,12 @@ def evaluate(
         remark = str(fault)
     if remark is not None:
         note(f"picojoule: {remark}")
-    energy = result.energy
+    energy, footprint = result.energy, result.footprint
     if (latex or as_csv or chips is not None) and energy is None:
         raise PicojouleError("a network without spikes has no energy of spikes to be shown: leave the options out")
     if as_json:
         priced = {} if chips is None or energy is None else {"chips": [energy.priced(c).to_dict() for c in chips]}
-        show_json({**result.to_dict(), **priced})
+        show_json({**result.to_dict(), **(footprint.to_dict() if footprint is not None else {}), **priced})
         return
     if energy is not None:
         bill = energy if chips is None else SideBySide(tuple(energy.priced(chip) for chip in chips))
@@ -114,6 +115,8 @@ def evaluate(
     print(
         f"accuracy {result.accuracy:.2%}, cross-entropy {result.loss:.4f} on {result.samples:,} {result.split} images"
     )
+    if footprint is not None:
+        print(footprint.line())
 
 
 def infer(
@@ -121,18 +124,23 @@ def infer(
     images: Annotated[list[str] | None, typer.Argument(metavar="[IMAGES]…", help="PNG or JPEG files.")] = None,
     split: Annotated[str | None, typer.Option(help="Instead of files: test or validation of its data set.")] = None,
     limit: Annotated[int | None, typer.Option(help="Only so many images of the split.")] = None,
-    engine: Annotated[str, typer.Option(help="events (walks only spikes) or dense (PyTorch).")] = "events",
+    engine: Annotated[
+        str, typer.Option(help="events (walks only spikes), onnx (ONNX Runtime), dense (PyTorch), auto (the fastest).")
+    ] = "events",
+    weights: Annotated[str, typer.Option(help="float32, or int8 for the event engine.")] = "float32",
     trust: Trusted = False,
     model: TrustedModel = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a trained network answer images: class, confidence, and the synaptic operations, energy and time it took.
+    """Let a trained network answer images: class, confidence, and the operations, energy, time and memory it took.
 
     An image that cannot be read is named and the rest go on; the exit status is then 1.
 
     Example: `picojoule infer runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab shoe.png shirt.jpg`
 
     Example: `picojoule infer runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --split test --limit 100 --json`
+
+    Example: `picojoule infer runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --split test --engine auto`
     """
     from picojoule.runs import infer as inference
 
@@ -144,6 +152,7 @@ def infer(
             split=part,
             limit=limit,
             engine=one_of("--engine", engine, _ENGINES),
+            weights=one_of("--weights", weights, _WEIGHTS),
             trust=consent(trust, model),
         )
     if as_json:

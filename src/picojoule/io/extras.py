@@ -15,7 +15,7 @@ EXTRA_OF: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("llvmlite", "numba"), "events"),
         **dict.fromkeys(("pytorch_lightning", "torchmetrics"), "lightning"),
         **dict.fromkeys(("h5py", "nir"), "nir"),
-        **dict.fromkeys(("onnx", "onnxscript"), "onnx"),
+        **dict.fromkeys(("onnx", "onnxruntime", "onnxscript"), "onnx"),
         "ray": "ray",
         "tensorboard": "tensorboard",
     }

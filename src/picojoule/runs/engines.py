@@ -1,27 +1,39 @@
-"""The two engines that answer images with a trained network, and what they count of each image.
+"""The engines that answer images with a trained network, and what they count of each image.
 
 The `events` engine walks only spikes and counts the operations that it does, which are those of exact ψ; by another ψ,
-and for `dense`, which is PyTorch, the meter counts.
+and for `dense`, which is PyTorch, the meter counts. `onnx` is ONNX Runtime with the exported file, which is compared
+with the network when it is made; the network itself is run for the count, outside of the engine's time.
 """
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 
 from picojoule.deploy import events
+from picojoule.deploy.events.builder import WeightType
+from picojoule.deploy.export.onnx import load_onnx, to_onnx
 from picojoule.energy.hardware import PriceList
 from picojoule.energy.meter import EnergyMeter
+from picojoule.errors import PicojouleError
 from picojoule.neurons.time_steps import as_batch, logits_of
+from picojoule.runs.footprint import footprint
 from picojoule.spikes.activity import Activity
 from picojoule.spikes.watch import watch
 from picojoule.synapses.table import Synapses
 
-EngineName = Literal["events", "dense"]
-"""What computes: the event-driven engine, or PyTorch."""
+EngineName = Literal["events", "onnx", "dense"]
+"""What computes: the event-driven engine, ONNX Runtime, or PyTorch."""
+EngineChoice = Literal["events", "onnx", "dense", "auto"]
+"""One of the engines, or the fastest of those that can run the network here."""
+_CALLS, _SECONDS = 60, 0.3
+"""An engine is timed for so many calls, or so long."""
 
 
 class Readout(NamedTuple):
@@ -36,33 +48,119 @@ class Readout(NamedTuple):
     """By layer."""
 
 
-Engine: TypeAlias = Callable[[Tensor], Callable[[], Readout]]
-"""Computes one image [1, C, H, W]; what it returns reads out the findings, which is no part of the network's time."""
+@dataclass(frozen=True)
+class Engine:
+    """A network that is ready to answer images, one at a time."""
+
+    name: EngineName
+    """What computes."""
+    answer: Callable[[Tensor], Callable[[], Readout]]
+    """Computes one image [1, C, H, W]; what it returns reads out the findings, which is no part of the network's time.
+    """
+    weight_bytes: int
+    """The network's weights and settings, as the engine stores them."""
+    activation_bytes: int | None
+    """What one image takes beside them; None where the engine does not tell."""
 
 
-def build_engine(name: EngineName, model: nn.Module, example: Tensor, synapses: Synapses, prices: PriceList) -> Engine:
+@dataclass(frozen=True)
+class Candidate:
+    """An engine that was tried, and its time for one image or the reason why it cannot be used."""
+
+    name: EngineName
+    """What computes."""
+    milliseconds: float | None
+    """Median time for one image; None where it cannot be used."""
+    reason: str | None
+    """Why not; None where it can."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give its entry in `infer --json`."""
+        return {"engine": self.name, "milliseconds": self.milliseconds, "reason": self.reason}
+
+
+@dataclass(frozen=True)
+class _Network:
+    """A network with what every engine needs of it."""
+
+    model: nn.Module
+    """In evaluation mode."""
+    example: Tensor
+    """A few images as they are given to it."""
+    synapses: Synapses
+    """By which spikes are counted."""
+    prices: PriceList
+    """The price list."""
+
+
+def build_engine(
+    name: EngineChoice,
+    model: nn.Module,
+    example: Tensor,
+    synapses: Synapses,
+    prices: PriceList,
+    weights: WeightType = "float32",
+) -> tuple[Engine, tuple[Candidate, ...]]:
     """Make a network ready to answer images.
 
     Args:
-        name: "events" or "dense".
+        name: One of the engines, or "auto" for the fastest: all are made and timed on the example.
         model: The network, in evaluation mode.
         example: A few images as they are given to it.
         synapses: Its synapses, by which spikes are counted.
         prices: The price list.
+        weights: "int8" stores the weights of all that spikes feed as bytes, which only the event engine does.
 
     Returns:
-        The engine.
+        The engine, and for "auto" all that were tried, the fastest first.
 
     Raises:
-        PicojouleError: If the network has something that the event-driven engine cannot compute.
+        PicojouleError: If the network has something that the engine cannot compute, or a package is missing.
     """
-    return (
-        _events_engine(model, example, synapses, prices) if name == "events" else _dense_engine(model, synapses, prices)
-    )
+    network = _Network(model, example, synapses, prices)
+    if name != "auto":
+        return _built(name, network, weights), ()
+    usable: list[tuple[float, Engine]] = []
+    refused: list[Candidate] = []
+    for each in get_args(EngineName):
+        try:
+            engine = _built(each, network, weights)
+            usable.append((_median_milliseconds(engine, example), engine))
+        except PicojouleError as fault:
+            refused.append(Candidate(each, None, str(fault)))
+    if not usable:
+        raise PicojouleError(f"no engine can run this network with {weights} weights: {refused[0].reason}")
+    usable.sort(key=lambda timed: timed[0])
+    return usable[0][1], (*(Candidate(engine.name, time_, None) for time_, engine in usable), *refused)
 
 
-def _events_engine(model: nn.Module, example: Tensor, synapses: Synapses, prices: PriceList) -> Engine:
-    engine = events.compile(model, example)
+def _built(name: EngineName, network: _Network, weights: WeightType) -> Engine:
+    if name == "events":
+        return _events_engine(network, weights)
+    if weights != "float32":
+        raise PicojouleError(
+            f"the engine {name!r} has float32 weights only: take --engine events for {weights}, or leave --weights out"
+        )
+    return _onnx_engine(network) if name == "onnx" else _dense_engine(network)
+
+
+def _median_milliseconds(engine: Engine, example: Tensor) -> float:
+    """Time an engine on the images of the example, one at a time."""
+    images = example.split(1)
+    for image in images:
+        engine.answer(image)
+    times: list[float] = []
+    end = time.perf_counter() + _SECONDS
+    while len(times) < _CALLS and (not times or time.perf_counter() < end):
+        begin = time.perf_counter()
+        engine.answer(images[len(times) % len(images)])
+        times.append(1000 * (time.perf_counter() - begin))
+    return statistics.median(times)
+
+
+def _events_engine(network: _Network, weights: WeightType) -> Engine:
+    synapses, prices = network.synapses, network.prices
+    engine = events.compile(network.model, network.example, weights=weights)
     # Where synapses are counted as they are, and one price holds for all, the engine's own count is the bill.
     flat = (
         synapses.psi == "exact"
@@ -84,23 +182,46 @@ def _events_engine(model: nn.Module, example: Tensor, synapses: Synapses, prices
 
         return read_out
 
-    return answer
+    return Engine("events", answer, engine.weight_bytes, engine.activation_bytes)
 
 
-def _dense_engine(model: nn.Module, synapses: Synapses, prices: PriceList) -> Engine:
+def _dense_engine(network: _Network) -> Engine:
+    model, steps = network.model, network.synapses.steps
+
     @torch.inference_mode()
     def answer(x: Tensor) -> Callable[[], Readout]:
-        with watch(model, synapses.steps) as activity:
+        with watch(model, steps) as activity:
             logits = logits_of(model(as_batch(x)), 1)
+        return lambda: _readout(network, logits[0].flatten(), activity)
 
+    occupied = footprint(model, as_batch(network.example[:1]))
+    return Engine("dense", answer, occupied.weight_bytes, occupied.peak_activation_bytes)
+
+
+def _onnx_engine(network: _Network) -> Engine:
+    if network.example.dim() == 5:
+        raise PicojouleError("the engine 'onnx' takes images, and these data come over time: take --engine dense")
+    content = to_onnx(network.model, network.example)
+    run = load_onnx(content)
+
+    def answer(x: Tensor) -> Callable[[], Readout]:
+        out = run(x.numpy())
+
+        @torch.inference_mode()
         def read_out() -> Readout:
-            synops, joules = _count(synapses, prices, activity)
-            spikes = {name: int(activity[name].sum()) for name in activity}
-            return Readout(logits[0].flatten(), synops, joules, spikes)
+            with watch(network.model, network.synapses.steps) as activity:
+                network.model(x)
+            return _readout(network, logits_of(torch.from_numpy(out), 1)[0].flatten(), activity)
 
         return read_out
 
-    return answer
+    return Engine("onnx", answer, len(content), None)
+
+
+def _readout(network: _Network, logits: Tensor, activity: Activity) -> Readout:
+    """Count what PyTorch's spikes cost."""
+    synops, joules = _count(network.synapses, network.prices, activity)
+    return Readout(logits, synops, joules, {name: int(activity[name].sum()) for name in activity})
 
 
 def _count(synapses: Synapses, prices: PriceList, activity: Activity) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import torch
@@ -26,6 +26,7 @@ from picojoule.neurons.time_steps import as_batch, logits_of
 from picojoule.recipe import Recipe
 from picojoule.recipe.sections import MOST_STEPS
 from picojoule.runs.folder import Run
+from picojoule.runs.footprint import Footprint, footprint
 from picojoule.runs.model import Trust, count_synapses, load_data, load_model
 from picojoule.runs.result import Split
 from picojoule.spikes.spiking import declare_spiking
@@ -67,9 +68,11 @@ class Evaluation:
     """Energy of the dense ReLU twin; None where the hardware has no price for it, or a layer cannot be counted."""
     hardware: str
     """The price list."""
+    footprint: Footprint | None = None
+    """What the network occupies, where `evaluate` measured it."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the fields of `evaluate --json`, which are the same for every network.
+        """Give the fields of `evaluate --json` that are the same for every network; the footprint has its own.
 
         Returns:
             What `SplitResult` takes; the figures of spikes are None where there are none.
@@ -100,7 +103,7 @@ def evaluate(
         data: The data that were given to `fit`, for a run with `data.name = "own"`.
 
     Returns:
-        Accuracy, loss and energy by layer, per sample.
+        Accuracy, loss and energy by layer, per sample, and what the network occupies.
 
     Raises:
         PicojouleError: If the run cannot be read, its code is not trusted, or a split or number is not valid.
@@ -108,6 +111,8 @@ def evaluate(
     >>> measured = evaluate(finished_run, "validation")  # a run that `fit` returned, or the path of its folder
     >>> measured.samples, measured.accuracy == finished_run.result.validation.accuracy
     (10, True)
+    >>> measured.footprint.parameters
+    1559096
     """
     if split not in get_args(Split):
         raise unknown("split", split, get_args(Split))
@@ -120,7 +125,8 @@ def evaluate(
         model = convert(model, convert_steps)
     loaded = load_data(run, trust, data)
     with threads(recipe.training.threads):
-        return measure(model, recipe, loaded, split, count_synapses(model, recipe, convert_steps))
+        measured = measure(model, recipe, loaded, split, count_synapses(model, recipe, convert_steps))
+        return replace(measured, footprint=footprint(model, recipe.example()))
 
 
 def measure(model: nn.Module, recipe: Recipe, data: Data, split: Split, synapses: Synapses | None) -> Evaluation:

@@ -19,12 +19,15 @@ from torch import Tensor
 
 from picojoule import data as datasets
 from picojoule.data.batches import as_floats, as_input
+from picojoule.deploy.events.builder import WeightType
 from picojoule.energy.hardware import get as price_list
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError, as_path, unknown
+from picojoule.io.machine import peak_bytes
 from picojoule.recipe import Recipe
-from picojoule.runs.engines import Engine, EngineName, build_engine
+from picojoule.runs.engines import Candidate, Engine, EngineChoice, EngineName, build_engine
 from picojoule.runs.folder import Run
+from picojoule.runs.footprint import format_bytes
 from picojoule.runs.model import Trust, load_data, load_model
 from picojoule.runs.result import Split
 from picojoule.synapses.rules import Psi
@@ -82,6 +85,35 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Occupied:
+    """The memory that answering took."""
+
+    weight_bytes: int
+    """The network's weights and settings, as the engine stores them."""
+    activation_bytes: int | None
+    """What one image takes beside them; None where the engine does not tell."""
+    process_peak_bytes: int | None
+    """The most that the whole process has held, with Python, PyTorch and the data; None where no system tells."""
+
+    def to_dict(self) -> dict[str, int | None]:
+        """Give the object `memory` of `infer --json`."""
+        return {
+            "weight_bytes": self.weight_bytes,
+            "activation_bytes": self.activation_bytes,
+            "process_peak_bytes": self.process_peak_bytes,
+        }
+
+    def line(self) -> str:
+        """Say it to a reader."""
+        parts = [f"{format_bytes(self.weight_bytes)} of weights"]
+        if self.activation_bytes is not None:
+            parts.append(f"{format_bytes(self.activation_bytes)} for one image")
+        if self.process_peak_bytes is not None:
+            parts.append(f"the whole process at most {format_bytes(self.process_peak_bytes)}")
+        return f"memory: {', '.join(parts)}"
+
+
+@dataclass(frozen=True)
 class Inference:
     """All answers of one request, and the images that could not be answered."""
 
@@ -103,6 +135,12 @@ class Inference:
     """One for each image that could be read, in their order."""
     failed: tuple[tuple[str, str], ...]
     """Image and reason."""
+    memory: Occupied
+    """What the answers took."""
+    weights: WeightType = "float32"
+    """How the engine stored the weights."""
+    candidates: tuple[Candidate, ...] = ()
+    """Where the engine was chosen by its speed: all that were tried, the fastest first."""
     class_names: tuple[str, ...] = ()
     """By class number, where the data set has them."""
 
@@ -129,7 +167,7 @@ class Inference:
         """Say the answers to a reader.
 
         Yields:
-            A line for each image, and one with the means.
+            A line for each image, one with the means, one with the memory, and one with the choice of the engine.
         """
         for a in self.answers:
             truth = "" if a.label is None else f" (is {self._class_label(a.label)})"
@@ -145,12 +183,27 @@ class Inference:
             synops = sum(a.synops for a in self.answers) / n
             right = "" if self.accuracy is None else f"{self.accuracy:.2%} right, "
             yield (
-                f"{n:,} image{'s' * (n > 1)} by {self.engine}: {right}mean {synops:,.0f} synaptic operations "
-                f"(ψ {self.psi}), {format_joules(sum(a.joules for a in self.answers) / n)}, "
+                f"{n:,} image{'s' * (n > 1)} by {self.engine}{self._stored()}: {right}mean {synops:,.0f} synaptic "
+                f"operations (ψ {self.psi}), {format_joules(sum(a.joules for a in self.answers) / n)}, "
                 f"{sum(a.milliseconds for a in self.answers) / n:.3f} ms; median {self.milliseconds['median']:.3f} ms, "
                 f"nine of ten from {self.milliseconds['low']:.3f} to {self.milliseconds['high']:.3f} ms (preparation, "
                 f"apart: {self.preparation_seconds:.1f} s)"
             )
+            yield self.memory.line()
+        if self.candidates:
+            yield f"engine: {self._choice()}"
+
+    def _stored(self) -> str:
+        return "" if self.weights == "float32" else f" with {self.weights} weights"
+
+    def _choice(self) -> str:
+        """Say which engine was the fastest, and what became of the others."""
+        first, *others = self.candidates
+        said = [
+            f"{each.name} {each.milliseconds:.3f} ms" if each.reason is None else f"not {each.name}, for {each.reason}"
+            for each in others
+        ]
+        return f"{first.name} is the fastest here, {first.milliseconds:.3f} ms per image; {'; '.join(said)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Give the document of `infer --json`.
@@ -167,6 +220,9 @@ class Inference:
             "preparation_seconds": self.preparation_seconds,
             "accuracy": self.accuracy,
             "milliseconds": self.milliseconds,
+            "weights": self.weights,
+            "memory": self.memory.to_dict(),
+            "candidates": [candidate.to_dict() for candidate in self.candidates],
             "images": [answer.to_dict(self.neurons, self.steps, self.class_names) for answer in self.answers],
             "failed": [{"image": image, "error": reason} for image, reason in self.failed],
         }
@@ -178,7 +234,8 @@ def infer(
     *,
     split: Split | None = None,
     limit: int | None = None,
-    engine: EngineName = "events",
+    engine: EngineChoice = "events",
+    weights: WeightType = "float32",
     trust: Trust = False,
     data: datasets.Given | None = None,
 ) -> Inference:
@@ -189,7 +246,9 @@ def infer(
         images: Pictures (PNG, JPEG).
         split: In place of pictures, "test" or "validation", as `evaluate` measures it.
         limit: Only the first so many images of the split.
-        engine: "events" walks only spikes; "dense" is PyTorch.
+        engine: "events" walks only spikes, "onnx" is ONNX Runtime, "dense" is PyTorch; "auto" times those that can run
+            the network on this machine and takes the fastest.
+        weights: "int8" stores the weights of all that spikes feed as bytes, with "events" alone.
         trust: Needed for a model or data that are not picojoule's own code, as `load_model` says.
         data: The data that were given to `fit`, for a run with `data.name = "own"`.
 
@@ -203,7 +262,8 @@ def infer(
     >>> [answer.image for answer in found.answers], found.answers[0].synops > 0
     (['test/0', 'test/1'], True)
     """
-    _check_request(images, split, limit, engine)
+    _check_request(images, split, limit)
+    _check_engine(engine, weights)
     run = Run.opened(run)
     recipe = run.recipe
     model = load_model(run, trust)
@@ -217,17 +277,17 @@ def infer(
     example = _as_input(loaded.test.images[:4], recipe, loaded)
     prices = price_list(recipe.energy.hardware)
     synapses = trace(model, recipe.example(), psi=recipe.energy.psi, steps=recipe.neuron.steps)
-    compute = build_engine(engine, model, example, synapses, prices)
+    chosen, candidates = build_engine(engine, model, example, synapses, prices, weights)
     preparation = time.perf_counter() - start
     answers, failed = [], []
     for name, label, pixels in _pixels(recipe, loaded, [as_path("a picture", image) for image in images], split, limit):
         if isinstance(pixels, PicojouleError):
             failed.append((name, str(pixels)))
         else:
-            answers.append(_answer(name, label, _as_input(pixels[None], recipe, loaded), compute, synapses))
+            answers.append(_answer(name, label, _as_input(pixels[None], recipe, loaded), chosen, synapses))
     return Inference(
         str(run.path),
-        engine,
+        chosen.name,
         recipe.energy.psi,
         prices.name,
         recipe.neuron.steps,
@@ -235,13 +295,21 @@ def infer(
         {layer.name: layer.neurons for layer in synapses.spiking},
         tuple(answers),
         tuple(failed),
+        Occupied(chosen.weight_bytes, chosen.activation_bytes, peak_bytes()),
+        weights,
+        candidates,
         loaded.class_names,
     )
 
 
-def _check_request(images: object, split: object, limit: object, engine: object) -> None:
-    if engine not in get_args(EngineName):
-        raise unknown("engine", engine, get_args(EngineName))
+def _check_engine(engine: object, weights: object) -> None:
+    if engine not in get_args(EngineChoice):
+        raise unknown("engine", engine, get_args(EngineChoice))
+    if weights not in get_args(WeightType):
+        raise unknown("type of weights", weights, get_args(WeightType))
+
+
+def _check_request(images: object, split: object, limit: object) -> None:
     if isinstance(images, str | os.PathLike):
         raise PicojouleError(f"images is a list of pictures, not one path: give [{os.fspath(images)!r}]")
     if bool(images) == (split is not None):
@@ -256,9 +324,9 @@ def _as_input(pixels: Tensor, recipe: Recipe, data: datasets.Data) -> Tensor:
     return as_input(as_floats(pixels), data.normalization if recipe.data.normalize else None)
 
 
-def _answer(name: str, label: int | None, x: Tensor, compute: Engine, synapses: Synapses) -> Answer:
+def _answer(name: str, label: int | None, x: Tensor, engine: Engine, synapses: Synapses) -> Answer:
     begin = time.perf_counter()
-    read_out = compute(x)
+    read_out = engine.answer(x)
     milliseconds = 1000 * (time.perf_counter() - begin)
     logits, synops, joules, spikes = read_out()
     confidence, class_ = logits.double().softmax(0).max(0)

@@ -102,6 +102,19 @@ class Engine:
         self.compilation_seconds = time.perf_counter() - start
         """Seconds of the first call: making machine code, or reading it from Numba's cache."""
 
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights and tables, which never change."""
+        program = self._program
+        return program.constants.nbytes + program.bytes.nbytes + program.tables.nbytes
+
+    @property
+    def activation_bytes(self) -> int:
+        """Bytes that one image takes beside them: spikes, currents, and the lists of what is active."""
+        memory = Memory.of(self._program)
+        whole = sum(part.nbytes for part in memory if isinstance(part, np.ndarray))
+        return whole - self.weight_bytes
+
     def __call__(self, images: Tensor | NDArray[np.float32]) -> Result:
         """Answer a batch.
 

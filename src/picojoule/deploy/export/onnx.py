@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from picojoule.deploy.export.destinations import ONNX
@@ -18,6 +19,7 @@ from picojoule.deploy.graph.nodes import first_of
 from picojoule.deploy.graph.operations import network_and_zeros, not_exported, quiet_exporter
 from picojoule.deploy.reproduction import Executed, emitting_once
 from picojoule.errors import PicojouleError, reason_of
+from picojoule.io.extras import explained
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
@@ -100,6 +102,26 @@ def _executed(content: bytes, named: list[str], batch: Tensor) -> Executed:
     return Executed(logits, {name: [out] for name, out in zip(named, spikes, strict=True)})
 
 
+def load_onnx(content: bytes) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Load a file that `to_onnx` made into ONNX Runtime, on one thread of the processor.
+
+    Args:
+        content: The content of the file.
+
+    Returns:
+        A function from images to logits.
+
+    Raises:
+        PicojouleError: If ONNX Runtime is not installed.
+    """
+    try:
+        session = _session(content)
+    except ModuleNotFoundError as fault:
+        raise explained(fault, "the engine onnx") from None
+    logits = ["logits"]
+    return lambda images: session.run(logits, {"images": images})[0]
+
+
 def _runtime(content: bytes, named: list[str]) -> Callable[[Any], list[Any]]:
     """Make the file a function of images that gives the logits, then the spikes of the named layers."""
     import onnx
@@ -108,16 +130,21 @@ def _runtime(content: bytes, named: list[str]) -> Callable[[Any], list[Any]]:
     whole.graph.output.extend(onnx.ValueInfoProto(name=name) for name in named)
     asked = ["logits", *named]
     try:
-        import onnxruntime
-    except ImportError:
+        session = _session(whole.SerializeToString())
+    except ModuleNotFoundError:
         from onnx.reference import ReferenceEvaluator
 
         reference = ReferenceEvaluator(whole)
         return lambda images: list(reference.run(asked, {"images": images}))
+    return lambda images: list(session.run(asked, {"images": images}))
+
+
+def _session(content: bytes) -> Any:
+    import onnxruntime
+
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads, settings.log_severity_level = 1, 4  # what it raises is told
-    session = onnxruntime.InferenceSession(whole.SerializeToString(), settings, providers=["CPUExecutionProvider"])
-    return lambda images: list(session.run(asked, {"images": images}))
+    return onnxruntime.InferenceSession(content, settings, providers=["CPUExecutionProvider"])
 
 
 def _tidy(model: Any, layers: list[str]) -> list[str]:
