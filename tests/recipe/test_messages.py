@@ -44,6 +44,7 @@ MISTAKES: list[tuple[str, tuple[str, ...]]] = [  # an override, and what the sen
     ("energy.hardware=lohi", ("energy.hardware = 'lohi'", "did you mean 'loihi'?")),
     ("training.precision=16", ("'16'", "'auto', '32' or 'bf16-mixed'")),
     ("training.kernels=sparse", ("'sparse'", "'auto', 'measured' or 'dense'")),
+    ("optimizer.anneal=steps", ("'steps'", "'epochs' or 'batches'")),
     ("penalty.budget_on=all", ("penalty.budget_on = 'all'", "'spikes' or 'total'")),
     # types
     ("penalty.strict=1", ("penalty.strict = 1", "true or false")),
