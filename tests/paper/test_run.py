@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import synthetic
 from picojoule.errors import PicojouleError
 from picojoule.paper import EXPERIMENTS, SCALES, find, run
 from picojoule.paper.context import Context
@@ -78,6 +79,22 @@ def test_several_seeds_are_several_runs_of_each_setting(tmp_path: Path) -> None:
     assert [row[:3] for row in points.rows] == [("none", "0", 2), ("Ω_syn (p = 1)", "64", 2)]
     assert "smoke scale, 2 seeds" in points.title
     assert {Run(path).recipe.seed for path in (tmp_path / "runs").glob("cnn7-*")} == {0, 1}
+
+
+def test_tables_of_what_is_there_say_what_is_missing_and_train_nothing(tmp_path: Path) -> None:
+    named = find("tradeoff-cnn7-adam")
+    recipes = named.experiment.recipes(SCALES["mini"].with_seeds(2))
+    for recipe in recipes[:5]:  # two baselines and three runs of the first seed
+        synthetic.write(tmp_path / "runs", recipe)
+    made = run(named, "mini", tmp_path / "runs", tmp_path / "out", seeds=2, train=False)
+    assert (made.runs, made.finished) == (74, 5)
+    assert len(list((tmp_path / "runs").iterdir())) == 5
+    for sheet in made.results.tables.values():
+        assert sheet.title.endswith("(mini scale, 2 seeds, 5 of 74 runs)")
+    verdicts = [row[:3] for row in made.results.tables["differences"].rows]
+    assert verdicts == [(f"Ω_syn − {other}, p = 1", "cannot be told", 1) for other in ("Ω_total", "Ω_balance")]
+    assert "Made of 5 of 74 runs" in (tmp_path / "out" / named.name / "equal-energy.txt").read_text()
+    assert json.loads((tmp_path / "out" / named.name / "summary.json").read_text())["finished"] == 5
 
 
 def test_an_estimate_by_hand(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ class Produced:
         experiment: The experiment.
         scale: How much of it was run, and on which data.
         runs: How many runs it has.
+        finished: How many of them are finished, and so in the tables.
         failures: Those that failed.
         results: Its tables and figures.
         files: The files that were written.
@@ -45,6 +46,7 @@ class Produced:
     experiment: NamedExperiment
     scale: Scale
     runs: int
+    finished: int
     failures: tuple[Failure, ...]
     results: Results
     files: tuple[Path, ...]
@@ -59,6 +61,7 @@ class Produced:
             "seeds": len(self.scale.seeds),
             "stand_ins": dict.fromkeys(sorted(self.scale.replaced), STAND_IN),
             "runs": self.runs,
+            "finished": self.finished,
             "failures": [{"run": failure.recipe.name, "reason": failure.reason} for failure in self.failures],
             "tables": {
                 name: {"columns": sheet.titles, "rows": sheet.values()} for name, sheet in self.results.tables.items()
@@ -75,6 +78,7 @@ def run(
     out: str | os.PathLike[str] = "paper",
     *,
     seeds: int | None = None,
+    train: bool = True,
     workers: int | None = None,
     on: Where = "local",
     address: str | None = None,
@@ -84,8 +88,8 @@ def run(
 ) -> Produced:
     """Train what an experiment lacks and write its tables and figures.
 
-    The same call again trains nothing. Where a run fails, the tables show what there is. At the scale "smoke" digits
-    stand in for a data set that is not in the cache; at the others it is fetched.
+    The same call again trains nothing. Where a run fails, the tables show what there is and say so. At the scale
+    "smoke" digits stand in for a data set that is not in the cache; at the others it is fetched.
 
     Args:
         named: The experiment.
@@ -93,6 +97,7 @@ def run(
         into: The folder of runs, which all experiments share.
         out: Tables and figures go to `out/NAME`.
         seeds: Runs of each setting; the scale's own number unless given.
+        train: Whether what is missing is trained; otherwise tables and figures are of the runs that are there.
         workers: Runs at once; by the cores unless given.
         on: Where the runs are trained.
         address: The address of a Ray cluster.
@@ -109,14 +114,16 @@ def run(
     folder = Path(out) / named.name
     wanted = SCALES[size].with_seeds(seeds)
     _refuse_smaller(folder, wanted)
-    scale = _fetch_data(named, wanted, say, transfer)
+    scale = _fetch_data(named, wanted, say, transfer if train else None)
     make_folder(folder)  # before the hours of training
     recipes = named.experiment.recipes(scale)
     failures: tuple[Failure, ...] = ()
-    if recipes:
+    if recipes and train:
         failures = sweep.run(recipes, into, workers=workers, on=on, address=address, watcher=watcher).failures
-    found = _titled(named.experiment.results(Context(scale, Path(into), say)), named, scale)
-    produced = Produced(named, scale, len(recipes), failures, found, _write(found, folder))
+    context = Context(scale, Path(into), say)
+    finished = len(context.finished(recipes))
+    found = _titled(named.experiment.results(context), named, scale, finished, len(recipes))
+    produced = Produced(named, scale, len(recipes), finished, failures, found, _write(found, folder))
     write_atomically(folder / _SUMMARY, (json.dumps(produced.to_dict(), indent=2) + "\n").encode())
     return replace(produced, files=(*produced.files, folder / _SUMMARY))
 
@@ -149,27 +156,28 @@ def _fetch_data(
     named: NamedExperiment,
     scale: Scale,
     say: Callable[[str], None],
-    transfer: Callable[[], AbstractContextManager[Progress]],
+    transfer: Callable[[], AbstractContextManager[Progress]] | None,
 ) -> Scale:
-    """Get the data sets that are missing; at the scale "smoke", let the stand-in replace them."""
+    """Get the data sets that are missing, if there is a way; at the scale "smoke", let the stand-in replace them."""
     names = {recipe.data.name for recipe in named.experiment.recipes(scale)}
     here = {entry.name for entry in datasets.listing() if entry.here is not None}
     missing = sorted(names - here)
     if scale.name == "smoke":
         return scale.without(frozenset(missing))
-    if missing:
+    if missing and transfer is not None:
         with transfer() as progress:
             for name in missing:
                 say(str(datasets.fetch(name, progress=progress)))
     return scale
 
 
-def _titled(found: Results, named: NamedExperiment, scale: Scale) -> Results:
-    """Give every table and figure a title: what it is, at which scale, and on what data if not on its own."""
+def _titled(found: Results, named: NamedExperiment, scale: Scale, finished: int, runs: int) -> Results:
+    """Give every table and figure a title: what it is, at which scale, how much of it is done, and on what data."""
     notes = [*found.notes]
     title = named.title
     if named.experiment.scaled:
-        shown = f"{scale.name} scale" + (f", {_counted(len(scale.seeds))}" if named.experiment.recipes(scale) else "")
+        shown = f"{scale.name} scale" + (f", {_counted(len(scale.seeds))}" if runs else "")
+        shown += f", {finished} of {runs} runs" if finished < runs else ""
         title = f"{title} ({shown})"
     if scale.replaced:
         stand_in = f"on {STAND_IN} instead of {' and '.join(sorted(scale.replaced))}"
@@ -180,6 +188,8 @@ def _titled(found: Results, named: NamedExperiment, scale: Scale) -> Results:
             f"The {scale.name} scale has fewer images, epochs and settings than the paper, so its numbers are not "
             "expected to be the paper's."
         )
+    if finished < runs:
+        notes.append(f"Made of {finished} of {runs} runs: what the others would show is not in it.")
     notes += published.misprints(named.labels)
     return Results(
         {name: replace(sheet, title=title) for name, sheet in found.tables.items()},
