@@ -280,6 +280,16 @@ def test_the_command(command: Command, tmp_path: Path) -> None:
     assert err == "5 finished\n"
 
 
+def test_the_command_tells_what_becomes_of_the_claims(command: Command, tmp_path: Path) -> None:
+    kinds, strengths = ["syn", "total"], (0, 8, 64)
+    synthetic.fill(tmp_path, synthetic.recipes(kinds=kinds, powers=[1], strengths=strengths, seeds=[0], epochs=1))
+    status, out, _ = command("report", str(tmp_path))
+    assert status == 0
+    assert "accuracy at equal energy" in " ".join(out.split())
+    (row,) = [line for line in out.splitlines() if "Ω_syn − Ω_total, p = 1" in line]
+    assert "cannot be told" in row  # by one seed
+
+
 def test_the_command_refuses_a_folder_without_runs(command: Command, tmp_path: Path) -> None:
     status, out, err = command("report", str(tmp_path))
     assert (status, out) == (2, "")

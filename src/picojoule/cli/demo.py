@@ -14,7 +14,7 @@ from picojoule.runs.folder import Run
 from picojoule.search import sweep
 
 _SETTINGS = {
-    "fashion-mnist": {"limit": 9000, "epochs": 3, "batch_size": 25, "lr": 2e-3, "strength": 16},
+    "fashion-mnist": {"limit": 10_000, "epochs": 3, "batch_size": 25, "lr": 2e-3, "strength": 16},
     "digits": {"limit": 1200, "epochs": 12, "batch_size": 50, "lr": 1e-3, "strength": 16},
 }
 _VALIDATED = 500
@@ -58,7 +58,7 @@ def _recipe(name: str, strength: float) -> Recipe:
         model={"name": "cnn7"},
         data={"name": name, "limit": settings["limit"]}
         | ({"limit_validation": _VALIDATED} if name == "fashion-mnist" else {}),
-        optimizer={"lr": settings["lr"], "anneal": "batches"},
+        optimizer={"lr": settings["lr"]},
         penalty={"strength": strength},
         training={"epochs": settings["epochs"], "batch_size": settings["batch_size"], "threads": 1},
     )

@@ -51,7 +51,8 @@ class Report:
     groups: tuple[RunGroup, ...]
     """Their groups."""
     scores: tuple[Sheet, ...]
-    """The areas under the curves of each group that has some, narrow enough for a terminal: without a reference."""
+    """Of each group with curves the areas under them, and what their differences at equal energy tell of the paper's
+    claims: narrow enough for a terminal, so without a reference and single shares."""
     page: Path
     """The page."""
     files: tuple[Path, ...]
@@ -149,8 +150,8 @@ def write(
     )
     home = into / "report.html"
     write_atomically(home, text.encode())
-    ours = tuple(replace(_areas(score_table(group.curves)), title=group.label) for group in with_curves)
-    return Report(collection, tuple(found), ours, home, tuple(files))
+    ours = [sheet for group in with_curves for sheet in _shown(group)]
+    return Report(collection, tuple(found), tuple(ours), home, tuple(files))
 
 
 def _home(folder: Path) -> Path:
@@ -214,11 +215,21 @@ def _accuracy_at_energy(curve: Curve) -> dict[str, dict[str, float | None] | Non
     return {f"{share:g}": interval(values)._asdict() if values else None for share, values in found.items()}
 
 
-def _areas(scores: Sheet) -> Sheet:
-    """Take of a table of scores the curves, their points and areas."""
-    kept = [n for n, column in enumerate(scores.columns) if n < 2 or column.title.startswith("AUC")]
-    rows = tuple(tuple(row[n] for n in kept) for row in scores.rows)
-    return replace(scores, columns=tuple(scores.columns[n] for n in kept), rows=rows)
+def _shown(group: RunGroup) -> list[Sheet]:
+    """Make what a terminal shows of a group: areas under its curves, and verdicts on the claims it can speak to."""
+    areas = _narrowed(score_table(group.curves), lambda n, title: n < 2 or title.startswith("AUC"))
+    sheets = [replace(areas, title=group.label)]
+    if differences(group.curves):
+        verdicts = _narrowed(difference_table(group.curves), lambda _, title: not title.startswith("at "))
+        sheets.append(replace(verdicts, title=f"{group.label}: accuracy at equal energy"))
+    return sheets
+
+
+def _narrowed(sheet: Sheet, wanted: Callable[[int, str], bool]) -> Sheet:
+    """Keep those columns of a table whose place and title are wanted."""
+    kept = [n for n, column in enumerate(sheet.columns) if wanted(n, column.title)]
+    rows = tuple(tuple(row[n] for n in kept) for row in sheet.rows)
+    return replace(sheet, columns=tuple(sheet.columns[n] for n in kept), rows=rows)
 
 
 def run_table(collection: Collection, found: list[RunGroup]) -> Sheet:
