@@ -35,8 +35,8 @@ check: lint types layers  ## lint, types, layers and the fast tests
 	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile -m "not slow"
 
 test: lint types layers browser  ## everything: check, the slow tests, other frameworks, and the wheel in a clean environment
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile
 	$(MAKE) docs
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile
 	$(MAKE) peers
 	$(MAKE) wheel
 
@@ -50,6 +50,7 @@ demo: $(INSTALLED)  ## train without and with the penalty, print the two bills, 
 
 docs: $(INSTALLED)  ## build the site into build/site: a broken link, a stale page or a public name without a docstring fails
 	$(BIN)/python scripts/reference.py --check
+	$(BIN)/python scripts/site_pages.py
 	$(BIN)/zensical build --strict --clean
 
 bench: $(INSTALLED)  ## run every benchmark
