@@ -56,6 +56,7 @@ def _row_key(entry: Entry) -> str:
     data, training, optimizer = recipe.data, recipe.training, recipe.optimizer
     neuron = recipe.neuron.surrogate if recipe.neuron.kind == "spike" else recipe.neuron.kind
     amount = f"{data.limit or 'all'} × {training.epochs}, {training.batch_size}, {optimizer.name} {optimizer.lr:g}"
+    amount += " falling by the batch" if optimizer.anneal == "batches" else ""
     penalty = recipe.penalty
     if not recipe.penalised:
         wanted = "none"

@@ -9,6 +9,7 @@ import pytest
 
 import synthetic
 from picojoule.errors import PicojouleError
+from picojoule.io.tables import Interval
 from picojoule.paper import EXPERIMENTS, SCALES, find, run
 from picojoule.paper.context import Context
 from picojoule.paper.estimate import _estimate
@@ -91,6 +92,14 @@ def test_tables_of_what_is_there_say_what_is_missing_and_train_nothing(tmp_path:
     assert len(list((tmp_path / "runs").iterdir())) == 5
     for sheet in made.results.tables.values():
         assert sheet.title.endswith("(mini scale, 2 seeds, 5 of 74 runs)")
+    baseline = made.results.tables["baseline"]
+    assert [row[0] for row in baseline.rows] == [0, 1, "all"]
+    accuracies = [Run.of(recipe, tmp_path / "runs").result.test.accuracy for recipe in recipes[:2]]
+    assert [row[1] for row in baseline.rows[:2]] == accuracies
+    mean = baseline.rows[2][1]
+    assert isinstance(mean, Interval)
+    assert (mean.low, mean.high) == (min(accuracies), max(accuracies))
+    assert mean.mean == pytest.approx(sum(accuracies) / 2)
     verdicts = [row[:3] for row in made.results.tables["differences"].rows]
     assert verdicts == [(f"Ω_syn − {other}, p = 1", "cannot be told", 1) for other in ("Ω_total", "Ω_balance")]
     assert "Made of 5 of 74 runs" in (tmp_path / "out" / named.name / "equal-energy.txt").read_text()

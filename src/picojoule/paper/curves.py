@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from picojoule import report
-from picojoule.io.tables import Sheet
+from picojoule.io.tables import Cell, Column, Sheet
 from picojoule.paper import layer_shares, published
 from picojoule.paper.context import Context, Experiment, Results
 from picojoule.paper.scales import Scale
@@ -15,6 +15,7 @@ from picojoule.paper.settings import setting
 from picojoule.penalty import PenaltyKind
 from picojoule.recipe import Recipe
 from picojoule.report import Collection, Curve, RunGroup
+from picojoule.report.equal_energy import interval
 from picojoule.report.group import flattened
 
 if TYPE_CHECKING:
@@ -141,9 +142,28 @@ class Tradeoff(Experiment):
         drawn = {curve.label: curve for curve in group.curves} if group is not None else {}
         everything = [drawn.get(label) or empty_curve(label) for label in printed]
         moved = layer_shares.by_layer(group, group.curves) if group is not None else Results({})
+        baselines = {"baseline": baseline_table(group)} if group is not None and group.baseline else {}
         return Results(
-            {**scored(everything, printed), **moved.tables}, {**drawn_as("tradeoff", everything), **moved.figures}
+            {**baselines, **scored(everything, printed), **moved.tables},
+            {**drawn_as("tradeoff", everything), **moved.figures},
         )
+
+
+def baseline_table(group: RunGroup) -> Sheet:
+    """Make a table of the runs without a penalty: each seed, and their means.
+
+    Args:
+        group: The finished runs.
+
+    Returns:
+        A row for each seed and one for all; the means carry their 95 % interval over seeds.
+    """
+    found = {entry.recipe.seed: entry.test for entry in group.baseline if entry.recipe and entry.test}
+    accuracies = [test.accuracy for test in found.values()]
+    joules = [test.joules for test in found.values() if test.joules is not None]
+    columns = (Column("seed"), Column("accuracy [%]", 2, 100), Column("energy [µJ]", 3, 1e6))
+    rows: list[tuple[Cell, ...]] = [(seed, found[seed].accuracy, found[seed].joules) for seed in sorted(found)]
+    return Sheet(columns, (*rows, ("all", interval(accuracies), interval(joules))))
 
 
 def from_the_middle(strengths: Sequence[int]) -> list[int]:
