@@ -54,9 +54,9 @@ _WEIGHTINGS: dict[PenaltyKind, Weighting] = {
 class Penalty:
     """A penalty on spikes: Ω = Σ_t Σ_l (1/p) Σ_i c_{l,i} s_{l,i,t}^p, the mean over the batch, to be added to the loss.
 
-    With `normalized=True` it is divided by T·Ω(1), its value if every neuron fired in every step: a number in [0, 1],
-    comparable between penalties and networks. For `kind="syn"` and binary spikes, p · E_AC · E[Ω] = E_SNN: what is
-    trained is what the meter reports.
+    With `normalized=True` it is divided by T·Ω(1), its value if every neuron fired in every step (where spikes are fed
+    back, without the last step's, which are not): a number in [0, 1], comparable between penalties and networks. For
+    `kind="syn"` and binary spikes, p · E_AC · E[Ω] = E_SNN: what is trained is what the meter reports.
 
     Args:
         synapses: What `picojoule.trace` gave for the network.
@@ -100,23 +100,29 @@ class Penalty:
         self.p = p
         self.normalized = normalized
         weighting = _WEIGHTINGS[kind] if isinstance(kind, str) else kind
-        self._coefficients = {name: _coefficients(layer, weighting(layer)) for name, layer in synapses.items()}
-        self._free = {name for name, c in self._coefficients.items() if not bool((c != 0).any())}
+        everywhere = {name: _coefficients(layer, weighting(layer)) for name, layer in synapses.items()}
+        self._coefficients = {
+            name: (everywhere[name],)
+            if layer.by_step is None
+            else tuple(_coefficients(kind, weighting(kind)) for kind in layer.kinds)
+            for name, layer in synapses.items()
+        }
+        """Of every layer, for each kind of time step."""
+        self._free = {
+            name for name, kinds in self._coefficients.items() if not any(bool((c != 0).any()) for c in kinds)
+        }
+        self._depends_on_step = any(layer.by_step is not None for layer in synapses.values())
         # Rounded once, at the end: the paper's totals are whole numbers though single ψ are fractions.
         self.at_one = (
-            math.fsum(
-                c * synapses[name].at_one
-                for name, all_c in self._coefficients.items()
-                for c in all_c.flatten().tolist()
-            )
+            math.fsum(c * synapses[name].at_one for name, all_c in everywhere.items() for c in all_c.flatten().tolist())
             / p
         )
-        """Ω(1): the penalty of one step in which every neuron fires."""
+        """Ω(1): the penalty of one step in which every neuron fires, with what is fed back into the next."""
         if normalized and self.at_one <= 0:
             raise PicojouleError(
                 "the penalty is zero even if every neuron fires, so it cannot be normalised: check the weighting"
             )
-        self._on_device: dict[torch.device, dict[str, Tensor]] = {}
+        self._on_device: dict[torch.device, dict[str, tuple[Tensor, ...]]] = {}
 
     def __call__(self, activity: Activity) -> Tensor:
         """Compute Ω of the spikes in one `picojoule.watch` block.
@@ -147,7 +153,8 @@ class Penalty:
         """
         check_activity("a penalty", activity)
         values: dict[str, Tensor] = {}
-        scale = 1 / (self.p * self.at_one * activity.steps) if self.normalized else 1 / self.p
+        steps, calls, stream = activity.steps, activity.network_calls, activity.stream
+        scale = 1 / (self.p * self._if_all_fire(steps, calls, stream=stream)) if self.normalized else 1 / self.p
         made = self.synapses.made
         needless = made.keys() & self._free
         shapes = {name: layer.shape for name, layer in self.synapses.items() if name not in needless}
@@ -163,13 +170,43 @@ class Penalty:
                 continue
             if torch.is_grad_enabled() and name not in made:
                 activity.check_gradient(name)
-            coefficients = self._coefficients_on(device)[name]
-            if any(map(has_forward_mode, branches)):
-                values[name] = _weighted(coefficients, p, scale / samples, *branches)
-            else:
-                how = _How(p, scale / samples, binary, by_step)
-                values[name] = _Weighted.apply(coefficients, how, *branches)  # type: ignore[no-untyped-call]
+            kinds = self.synapses[name].kinds_of(steps, calls, stream=stream)
+            terms = []
+            for kind, coefficients in enumerate(self._coefficients_on(device)[name]):
+                chosen = by_step if self.synapses[name].by_step is None else _only(by_step, kinds, kind)
+                branches = [kept.branch if isinstance(kept, PackedSpikes) else kept for kept in chosen]
+                if any(map(has_forward_mode, branches)):
+                    terms.append(_weighted(coefficients, p, scale / samples, *branches))
+                elif branches:
+                    how = _How(p, scale / samples, binary, chosen)
+                    terms.append(_Weighted.apply(coefficients, how, *branches))  # type: ignore[no-untyped-call]
+            values[name] = terms[0] if len(terms) == 1 else torch.stack(terms).sum()
         return values
+
+    def _if_all_fire(self, steps: int, network_calls: int | None = None, *, stream: bool = False) -> float:
+        """Compute Ω of a block in which every neuron fires in every step."""
+        if not self._depends_on_step:
+            return self.at_one * steps
+        blocks = self._layers_if_all_fire(steps, network_calls, stream=stream)
+        total = math.fsum(blocks.values()) / self.p
+        if total <= 0:
+            raise PicojouleError(
+                f"the penalty is zero even if every neuron fires in each of {steps} steps, so it cannot be normalised: "
+                "take more steps, so that spikes are fed back"
+            )
+        return total
+
+    def _layers_if_all_fire(
+        self, steps: int, network_calls: int | None = None, *, stream: bool = False
+    ) -> dict[str, float]:
+        """Sum Σ_t Σ_i c of every layer."""
+        return {
+            name: math.fsum(
+                coefficients[kind].sum().item() * self.synapses[name].at_one
+                for kind in self.synapses[name].kinds_of(steps, network_calls, stream=stream)
+            )
+            for name, coefficients in self._coefficients.items()
+        }
 
     def by_layer_at_one(self, steps: int = 1) -> dict[str, float]:
         """Compute each layer's share of Ω if every neuron fired in every step, without the layers that cost nothing.
@@ -182,16 +219,19 @@ class Penalty:
         Returns:
             Numbers by the names of the layers.
         """
-        scale = 1 / (self.p * self.at_one) if self.normalized else steps / self.p
-        return {
-            name: c.sum().item() * self.synapses[name].at_one * scale
-            for name, c in self._coefficients.items()
-            if name not in self._free
-        }
+        if self._depends_on_step:
+            scale = 1 / (self.p * self._if_all_fire(steps)) if self.normalized else 1 / self.p
+            blocks = self._layers_if_all_fire(steps)
+        else:
+            scale = 1 / (self.p * self.at_one) if self.normalized else steps / self.p
+            blocks = {name: c.sum().item() * self.synapses[name].at_one for name, (c,) in self._coefficients.items()}
+        return {name: block * scale for name, block in blocks.items() if name not in self._free}
 
-    def _coefficients_on(self, device: torch.device) -> dict[str, Tensor]:
+    def _coefficients_on(self, device: torch.device) -> dict[str, tuple[Tensor, ...]]:
         if device not in self._on_device:
-            self._on_device[device] = {name: c.to(device, precise(device)) for name, c in self._coefficients.items()}
+            self._on_device[device] = {
+                name: tuple(c.to(device, precise(device)) for c in kinds) for name, kinds in self._coefficients.items()
+            }
         return self._on_device[device]
 
     def __repr__(self) -> str:
@@ -291,6 +331,11 @@ def _weighted(coefficients: Tensor, p: float, scale: float, *by_step: Tensor) ->
     powers = (spikes if p == 1 else spikes.float().pow(p) for spikes in by_step)
     sums = torch.stack([x.sum(0, dtype=coefficients.dtype) for x in powers]).sum(0)
     return (sums * coefficients).sum().mul(scale).float()
+
+
+def _only(by_step: list[Tensor | PackedSpikes], kinds: list[int], kind: int) -> list[Tensor | PackedSpikes]:
+    """Choose the spikes of the steps of one kind."""
+    return [spikes for spikes, each in zip(by_step, kinds, strict=True) if each == kind]
 
 
 def _name(weighting: Weighting) -> str:

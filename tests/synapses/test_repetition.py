@@ -73,15 +73,6 @@ def resetting(m: Recurrent, current: Tensor) -> Tensor:
     return result
 
 
-def test_recurrence_by_hand_is_refused() -> None:
-    with pytest.raises(PicojouleError, match=r"second call runs other synapses .*linear in module 'recurrent'"):
-        trace(Recurrent(by_hand), torch.zeros(2, 4))
-    ran_before = Recurrent(by_hand)
-    ran_before(torch.zeros(2, 4))
-    with pytest.raises(PicojouleError, match="'recurrent' is fed by a tensor whose origin cannot be seen"):
-        trace(ran_before, torch.zeros(2, 4))
-
-
 def test_weights_that_never_ran_are_named() -> None:
     with pytest.raises(PicojouleError, match=r"never used the weights 'recurrent.weight'"):
         trace(Recurrent(by_hand_and_reset), torch.zeros(2, 4))

@@ -4,11 +4,12 @@ Conventions. Everything is **per sample**, over all T time steps of it:
 
     synops(l) = E[Σ_t Σ_i ψ_{l,i} s_{l,i,t}],      joules = E_AC · Σ_l synops(l)
 
-with no further factor T; a price list may price each spike and the synapses of each target apart (`hardware`). What no
-spike changes (`update_joules`) is never part of `joules`. A spike count above one counts that many times. Synapses fed
-by anything but spikes are the *encoder*: multiply-accumulates, priced apart and never part of `joules`. A rate is
-spikes per neuron and step; a dead neuron is silent in every step of every sample shown. Counts are kept as integers
-(int64), never as float32 sums.
+with no further factor T; a price list may price each spike and the synapses of each target apart (`hardware`). Where
+spikes are fed back into the next step, ψ depends on the step: those of the last one are not. What no spike changes
+(`update_joules`) is never part of `joules`. A spike count above one counts that many times. Synapses fed by anything
+but spikes are the *encoder*: multiply-accumulates, priced apart and never part of `joules`. A rate is spikes per neuron
+and step; a dead neuron is silent in every step of every sample shown. Counts are kept as integers (int64), never as
+float32 sums.
 """
 
 from __future__ import annotations
@@ -67,7 +68,13 @@ class EnergyMeter:
         """Forget everything that was counted."""
         self._samples = 0
         self._steps: int | None = None
-        self._counts = {name: torch.zeros(layer.shape, dtype=torch.int64) for name, layer in self.synapses.items()}
+        self._counts = {
+            name: torch.zeros(
+                layer.shape if layer.by_step is None else (len(layer.kinds), *layer.shape), dtype=torch.int64
+            )
+            for name, layer in self.synapses.items()
+        }
+        """Spikes of each neuron; for each kind of step where ψ depends on it."""
 
     @torch.no_grad()
     def update(self, activity: Activity) -> None:
@@ -88,13 +95,23 @@ class EnergyMeter:
             )
         made = self.synapses.made
         emitted = activity.spikes({name: layer.shape for name, layer in self.synapses.items()}, made)
-        counts = {
-            name: _whole_counts(name, by_step, binary=activity.is_binary(name)) for name, by_step in emitted.items()
-        }
+        counts = {name: self._counted(name, by_step, activity) for name, by_step in emitted.items()}
         self._steps = activity.steps
         self._samples += len(emitted[next(name for name in emitted if name not in made)][0])
         for name, count in counts.items():
             self._counts[name] += count
+
+    def _counted(self, name: str, by_step: list[Tensor], activity: Activity) -> Tensor:
+        """Count the spikes of each neuron in one batch."""
+        layer, binary = self.synapses[name], activity.is_binary(name)
+        if layer.by_step is None:
+            return _whole_counts(name, by_step, binary=binary)
+        kinds = layer.kinds_of(activity.steps, activity.network_calls, stream=activity.stream)
+        counts = torch.zeros((len(layer.kinds), *layer.shape), dtype=torch.int64)
+        for kind in set(kinds):
+            chosen = [spikes for spikes, each in zip(by_step, kinds, strict=True) if each == kind]
+            counts[kind] = _whole_counts(name, chosen, binary=binary)
+        return counts
 
     def merge(self, other: EnergyMeter) -> None:
         """Add what another meter of the same network has counted, for instance in another process.
@@ -127,7 +144,14 @@ class EnergyMeter:
                 "load_state_dict before"
             )
         same = (self.synapses.psi, self.synapses.keys()) == (other.synapses.psi, other.synapses.keys()) and all(
-            torch.equal(layer.fan_out, other.synapses[name].fan_out) for name, layer in self.synapses.items()
+            len(layer.kinds) == len(other.synapses[name].kinds)
+            and all(
+                torch.equal(one.fan_out, two.fan_out)
+                for one, two in zip(
+                    (layer, *layer.kinds), (other.synapses[name], *other.synapses[name].kinds), strict=True
+                )
+            )
+            for name, layer in self.synapses.items()
         )
         if not same or (None not in (self._steps, other._steps) and self._steps != other._steps):
             raise PicojouleError(
@@ -209,18 +233,21 @@ class EnergyMeter:
     def _report(self, prices: PriceList, steps: int) -> EnergyReport:
         layers = []
         for name, layer in self.synapses.items():
-            counts = self._counts[name]
+            by_kind = [self._counts[name]] if layer.by_step is None else list(self._counts[name])
+            counts = torch.stack(by_kind).sum(0)
+            kinds = list(zip(layer.kinds, by_kind, strict=True))
             layers.append(
                 LayerEnergy(
                     name=name,
                     neurons=layer.neurons,
-                    synops=(layer.fan_out * counts).sum().item() / self._samples,
+                    synops=sum((kind.fan_out * n).sum().item() for kind, n in kinds) / self._samples,
                     joules=0.0,
                     rate=None if layer.relay else counts.sum().item() / (layer.neurons * self._samples * steps),
                     dead=0 if layer.relay else int((counts == 0).sum()),
                     spikes=counts.sum().item() / self._samples,
                     synops_by_target=tuple(
-                        (target.fan_out * counts).sum().item() / self._samples for target in layer.targets
+                        sum((kind.targets[i].fan_out * n).sum().item() for kind, n in kinds) / self._samples
+                        for i in range(len(layer.targets))
                     ),
                     layer=layer,
                 )

@@ -66,6 +66,7 @@ class Activity(Mapping[str, Tensor]):
 
     Args:
         layout: Where the time steps are in what the layers emit.
+        stream: Whether the network's state goes on behind the block, so that the last step's spikes are fed back too.
 
     >>> activity = Activity(TimeLayout(steps=2))
     >>> for spikes in torch.eye(2):
@@ -74,8 +75,11 @@ class Activity(Mapping[str, Tensor]):
     torch.Size([2, 1, 2])
     """
 
-    def __init__(self, layout: TimeLayout) -> None:
+    def __init__(self, layout: TimeLayout, *, stream: bool = False) -> None:
         self.layout = layout
+        self.stream = stream
+        self.network_calls: int | None = None
+        """How often the network was called as a whole; None if nobody has counted it."""
         self._calls: dict[str, list[_Emitted]] = {}
         self._binary: set[str] = set()
         self._layer_layouts: dict[str, LayerLayout | PoolLayout | None] = {}

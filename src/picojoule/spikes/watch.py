@@ -44,6 +44,7 @@ def watch(
     folded: Literal["time", "batch"] | None = None,
     *,
     packed: bool = False,
+    stream: bool = False,
 ) -> Iterator[Activity]:
     """Record the spikes of every spiking layer while the block runs; nothing stays on the model afterwards.
 
@@ -59,6 +60,8 @@ def watch(
         packed: Whether to keep the spikes of `Spike` layers as bits, so that their memory is free for others as soon as
             the network has used them. Reading them makes copies; a gradient with respect to such a copy is only that of
             what was computed from it.
+        stream: Whether the network's state goes on into the next block, as in a stream of events, so that the spikes of
+            the last step are fed back as well. Else nothing is fed back behind the block.
 
     Yields:
         The spikes by the layer's name, complete when the block ends.
@@ -83,7 +86,8 @@ def watch(
     inside = {part for layer in layers.values() for part in layer.modules()}
     relays = {name: m for name, m in model.named_modules() if is_relay(m) and m not in inside}
     layer_layouts = {name: layer_layout(module) for name, module in (layers | relays).items()}
-    activity = Activity(completed(said, layer_layouts))
+    activity = Activity(completed(said, layer_layouts), stream=stream)
+    activity.network_calls = 0
     binary = {name for name, module in layers.items() if _emits_only_zero_and_one(module)}
     gradients = GradientWatch(model)
 
@@ -99,7 +103,12 @@ def watch(
 
     recorders = [recording(name, module) for name, module in (layers | relays).items()]
     using = [(module, gradients.uses) for module in modules_with_weights(model)] if torch.is_grad_enabled() else []
-    with hooked(recorders, before=[(model, gradients.begin), *using]):
+
+    def called(module: nn.Module, arguments: Any) -> None:
+        assert activity.network_calls is not None
+        activity.network_calls += 1
+
+    with hooked(recorders, before=[(model, gradients.begin), (model, called), *using]):
         yield activity
     if not activity:
         raise PicojouleError("nothing was recorded: run the model inside the `with picojoule.watch(model)` block")

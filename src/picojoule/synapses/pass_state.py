@@ -34,6 +34,8 @@ class PassState:
         """The passing rules by the name of the operation, those of this one call included."""
         self.recording = Recording()
         self.chains = Chains()
+        self.fired: dict[str, list[Tensor]] = {}
+        """What each layer has emitted in all calls of the model."""
         self.pass_number = 0
         """How often the model was called."""
         self.path: list[str] = []
@@ -86,6 +88,7 @@ class PassState:
             leaf = torch.zeros_like(like, dtype=precise(like.device), requires_grad=True)
             calls = self.recording.leaves.setdefault(name, [])
             calls.append(leaf)
+            self.fired.setdefault(name, []).append(leaf)
             self.recording.order[name] = None
             self.dtype = like.dtype
             emitted = leaf.clone()  # what the model gets may be written to in place

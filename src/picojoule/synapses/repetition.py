@@ -2,13 +2,15 @@
 
 ψ is one table for every call and every batch size. So a model is called twice, from the state that it is found in and
 from the state that the first call leaves, and once with another number of samples; weights that no call has touched are
-named.
+named. Where a state feeds spikes of one call back into the next, the second call tells what they reach there, and a
+third that it is always the same.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,36 +20,75 @@ from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import MODULE_REGISTRIES, ConvNd, tree_leaves, tree_map_only
 from picojoule.spikes.frameworks import spare_modules
 from picojoule.spikes.layout import TimeLayout
-from picojoule.synapses.recording import Recording
+from picojoule.synapses.recording import Recording, SynapticCall
 
 _SYNAPTIC_TYPES = (nn.Linear, nn.Bilinear, ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
 
 
-def check_second_call(first: Recording, second: Recording) -> None:
-    """Refuse a model whose second call runs other synapses than its first, or carries spikes over to it.
+@dataclass(frozen=True)
+class Calls:
+    """What the calls of one model have recorded, each in the state that the call before has left it in."""
+
+    first: Recording
+    settled: Recording
+    """A call that is as all later ones are: the first, unless a state begins there."""
+    before: Recording | None = None
+    """The call before `settled`, if its spikes reach synapses there."""
+    carrying: tuple[SynapticCall, ...] = ()
+    """What they may reach there."""
+
+    @property
+    def only_first(self) -> Calls:
+        """The first call alone."""
+        return Calls(self.first, self.first)
+
+
+def settle(first: Recording, second: Recording, call_again: Callable[[], Recording]) -> Calls:
+    """Find out what the calls of a model have in common, and what spikes of one call reach in the next.
 
     Args:
         first: What the first call recorded.
         second: What the second call recorded, in the state that the first has left.
+        call_again: Calls the model a third time, which is needed only where the two differ or a state carries spikes.
+
+    Returns:
+        The calls.
 
     Raises:
-        PicojouleError: The two differ.
+        PicojouleError: Every call runs other synapses, or spikes reach more than the next call.
     """
-    before, after = Counter(_synapses(first)), Counter(_synapses(second))
-    different = [*(after - before), *(before - after)]
-    if different:
+    by_weights, without = _split(second)
+    carried, bare = _carried(first, by_weights), _carried(first, without)
+    different = [*(Counter(_synapses(second)) - Counter(_synapses(first))), *_missing(first, second)]
+    if not (different or carried or bare):
+        return Calls(first, first)
+    third = call_again()
+    if (
+        Counter(_synapses(third)) != Counter(_synapses(second))
+        or _missing(first, second)
+        or _within_differs(first, second)
+    ):
         raise PicojouleError(
-            f"the model's second call runs other synapses than its first ({different[0][0]}), as a recurrence written "
-            "by hand does: recurrent synapses are not counted, so leave them out of the traced model; if no state is "
-            "meant to outlive a call, reset it at the beginning of forward"
+            f"the model's second call runs other synapses than its first ({_place(different, carried)}), and not as a "
+            "recurrence does, which runs the same in all calls behind the first: if no state is meant to outlive a "
+            "call, reset it at the beginning of forward; else let every call run the same layers"
         )
-    carried = _carried(first, second)
-    if carried:
+    weights_later, without_later = _split(third)
+    traces = _carried(first, weights_later)
+    if traces:
         raise PicojouleError(
-            f"spikes of {', '.join(map(repr, carried))} reach synapses in the model's next call as well: a recurrence "
-            "or a trace of spikes written by hand has no fixed number of synapses; leave it out of the traced model, "
-            "or reset the state at the beginning of forward"
+            f"spikes of {', '.join(map(repr, traces))} reach synapses in the model's next call and in those behind it, "
+            "as a trace of spikes written by hand does, which has no fixed number of synapses: feed the next call the "
+            "spikes of this one alone, or reset the state at the beginning of forward"
         )
+    if not _same(carried, _carried(second, weights_later)):
+        raise PicojouleError(
+            f"spikes of {_place([], carried)} reach other synapses in each next call of the model: let every call run "
+            "the same layers, or reset the state at the beginning of forward"
+        )
+    if bare and not _carried(first, without_later):  # else a membrane by hand keeps what has arrived once
+        return Calls(first, second, first, tuple(call for call in second.calls if call.reached is not None))
+    return Calls(first, second, first, tuple(by_weights)) if carried else Calls(first, second)
 
 
 def _synapses(recording: Recording) -> Iterator[tuple[Any, ...]]:
@@ -60,16 +101,52 @@ def _synapses(recording: Recording) -> Iterator[tuple[Any, ...]]:
         yield name, len(made), *(call.product.fed for call in made if call.product is not None)
 
 
-def _carried(first: Recording, second: Recording) -> list[str]:
-    """List the layers whose spikes of the first call reach synapses in the second."""
-    reached = [call.reached for call in second.calls if call.reached is not None and not call.unit]
+def _missing(first: Recording, second: Recording) -> list[tuple[Any, ...]]:
+    """List what the first call runs and the second does not."""
+
+    def places(recording: Recording) -> Counter[tuple[Any, ...]]:
+        layers = ((f"the layer {name!r}", len(leaves)) for name, leaves in recording.leaves.items())
+        calls = ((call.place, call.fed) for call in recording.calls if not call.unit)
+        return Counter([*layers, *calls, *((name, len(made)) for name, made in recording.made.items())])
+
+    return list(places(first) - places(second))
+
+
+def _place(different: list[tuple[Any, ...]], carried: Iterable[str]) -> str:
+    return str(different[0][0]) if different else ", ".join(map(repr, carried))
+
+
+def _split(recording: Recording) -> tuple[list[SynapticCall], list[SynapticCall]]:
+    """Tell the calls of weights that spikes feed from those where they arrive without a weight."""
+    fed = [call for call in recording.calls if call.reached is not None]
+    return [call for call in fed if not call.unit], [call for call in fed if call.unit]
+
+
+def _carried(first: Recording, later: list[SynapticCall]) -> dict[str, list[Tensor | None]]:
+    """Count what spikes of a call reach in a later one, by layer, for those that reach anything."""
+    reached = [call.reached for call in later if call.reached is not None]
     if not reached:
-        return []
-    leaves = [(name, leaf) for name, calls in first.leaves.items() for leaf in calls]
+        return {}
     with torch.inference_mode(False):
-        gradients = torch.autograd.grad(reached, [leaf for _, leaf in leaves], allow_unused=True, retain_graph=True)
-    found = (name for (name, _), gradient in zip(leaves, gradients, strict=True) if gradient is not None)
-    return list(dict.fromkeys(found))
+        leaves = [leaf for calls in first.leaves.values() for leaf in calls]
+        gradients: Iterator[Tensor | None] = iter(
+            torch.autograd.grad(reached, leaves, allow_unused=True, retain_graph=True)
+        )
+    found = {name: [next(gradients) for _ in calls] for name, calls in first.leaves.items()}
+    return {name: each for name, each in found.items() if any(g is not None and bool(g.any()) for g in each)}
+
+
+def _same(one: dict[str, list[Tensor | None]], other: dict[str, list[Tensor | None]]) -> bool:
+    return one.keys() == other.keys() and all(
+        (a is None) == (b is None) and (a is None or b is None or torch.equal(a, b))
+        for name in one
+        for a, b in zip(one[name], other[name], strict=True)
+    )
+
+
+def _within_differs(first: Recording, second: Recording) -> bool:
+    """Whether spikes reach other synapses of their own call in the second call than in the first."""
+    return not _same(_carried(first, _split(first)[0]), _carried(second, _split(second)[0]))
 
 
 UNUSED = (
@@ -79,18 +156,18 @@ UNUSED = (
 """What to do about parts that the forward pass of evaluation never calls."""
 
 
-def check_all_weights_ran(model: nn.Module, recording: Recording) -> None:
+def check_all_weights_ran(model: nn.Module, calls: Calls) -> None:
     """Refuse a model with layers of weights that its forward pass never touched.
 
     Args:
         model: The network.
-        recording: What its call recorded.
+        calls: What its calls recorded.
 
     Raises:
         PicojouleError: Some weights were not used; the message names them.
     """
     spare = {id(tensor) for module in spare_modules(model) for tensor in module.parameters(recurse=False)}
-    touched = recording.touched | spare
+    touched = calls.settled.touched | spare
     idle = [name for name, tensor in model.named_parameters() if _is_idle(model, name, tensor, touched)]
     if idle:
         raise PicojouleError(

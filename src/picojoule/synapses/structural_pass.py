@@ -50,7 +50,7 @@ from picojoule.synapses.rules.declared import remedy
 from picojoule.synapses.rules.passing import CREATING, RANDOM, SCALING, SHAPED_BY, PassingRule, keeps_counts
 from picojoule.synapses.rules.readout import is_free
 from picojoule.synapses.rules.synaptic import SYNAPTIC
-from picojoule.synapses.synaptic_calls import count_call, weighs_constant
+from picojoule.synapses.synaptic_calls import count_call, weighs_constant, weighs_nothing
 from picojoule.synapses.tags import ACTIVATION, INERT, STRANGE, Origin, Tag
 
 _EMPTY = (
@@ -147,10 +147,12 @@ class StructuralPass(TorchFunctionMode):
         """Run an operation on constants and weights, following the masks among them."""
         state, name = self._state, operation.name
         if weighs_constant(state, name, operation.args, operation.kwargs):
+            if weighs_nothing(state, name, operation.args, operation.kwargs):
+                return count_call(state, name, operation.func, operation.args, operation.kwargs)
             state.refuse(
-                f"{name} {state.where()} is fed by a constant, not by the input or spikes: if this is the first "
-                "value of a recurrent state, its synapses cannot be counted, so leave the recurrence out; else "
-                "leave the layer out, and add what it makes of the constant as a bias"
+                f"{name} {state.where()} is fed by a constant, not by the input or spikes: if this is a state, reset "
+                "it to zeros before the model is traced; else leave the layer out, and add what it makes of the "
+                "constant as a bias"
             )
         if name == SET_GRAD_ENABLED:
             self._copies.gradients = bool(operation.args[0])

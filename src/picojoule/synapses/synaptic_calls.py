@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from picojoule.errors import PicojouleError
-from picojoule.kernels.torch_private import tree_leaves, tree_map_only
+from picojoule.kernels.torch_private import torch_function_disabled, tree_leaves, tree_map_only
 from picojoule.spikes.sums import precise
 from picojoule.synapses.pass_state import PassState
 from picojoule.synapses.products import count_product, fan_out_of, product_of_two
@@ -29,8 +29,8 @@ def count_call(
     if product is not None and all(map(state.tags.is_activation, (product.left, product.right))):
         return count_product(state, name, product)
     x, weight = (product.left, product.right) if product is not None else operands(args, kwargs)
-    if (product is not None or name in EITHER_SIDE) and not state.tags.is_activation(x):
-        x, weight = weight, x
+    if product is not None or name in EITHER_SIDE:
+        x, weight = _weight_last(state, x, weight)
     refuse_weight(state, name, state.tags.get(weight))
     tag = state.tags.get(x)
     refuse_synaptic_input(state, name, tag)
@@ -70,6 +70,16 @@ def count_call(
     return state.tag(currents, Tag(Origin.CURRENT, place))
 
 
+def _weight_last(state: PassState, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Put the factor behind that is made of weights; the other may be the zeros of a state."""
+    made_of_weights = (
+        bool(state.tags.get(x).origin & Origin.WEIGHT) and not state.tags.get(weight).origin & Origin.WEIGHT
+    )
+    if not state.tags.is_activation(x) and (state.tags.is_activation(weight) or made_of_weights):
+        return weight, x
+    return x, weight
+
+
 def _fan_out(name: str, call: Call, product: Bilinear | None, x: Tensor, present: Tensor) -> Tensor:
     if product is not None:
         return fan_out_of(product, x, present)
@@ -92,10 +102,10 @@ def count_unit_synapses(state: PassState, name: str, arrivals: Any) -> None:
         name: The layer's name.
         arrivals: What the layer is called with.
     """
-    own = state.recording.leaves.get(name, [])  # a reset: what a layer gives back to itself has no synapse
+    own = state.fired.get(name, [])  # a reset: what a layer gives back to itself has no synapse
     for x in tree_leaves(arrivals):
         if isinstance(x, Tensor) and state.tags.get(x).origin & Origin.SPIKES and x.requires_grad:
-            with state.counting():
+            with state.counting(), torch_function_disabled():
                 reached = x.sum()
                 back = torch.autograd.grad(reached, own, allow_unused=True, retain_graph=True) if own else ()
                 for leaf, gradient in zip(own, back, strict=True):
@@ -124,6 +134,13 @@ def weighs_constant(state: PassState, name: str, args: tuple[Any, ...], kwargs: 
         return False
     first, second = (bool(state.tags.get(t).origin & Origin.WEIGHT) for t in operands(args, kwargs))
     return second > first or (first > second and name in EITHER_SIDE)
+
+
+def weighs_nothing(state: PassState, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the constant that weights are applied to is all zeros, as a state is before the first step."""
+    first, second = operands(args, kwargs)
+    constant = second if name in EITHER_SIDE and state.tags.get(first).origin & Origin.WEIGHT else first
+    return not state.tags.get(constant).origin & (Origin.RANDOM | Origin.WEIGHT) and not bool(constant.any())
 
 
 def operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor]:

@@ -80,6 +80,47 @@ class AnalogSynapses:
 
 
 @dataclass(frozen=True, eq=False)
+class StepKinds:
+    """ψ that depends on the time step: a spike that is fed back reaches synapses of the next step, if there is one.
+
+    Attributes:
+        steps: Time steps in one call of the network, as it was traced.
+        goes_on: Which of `kinds` each step of a call is, if the network is called again in the state that it leaves.
+        ends: Which of them each step of the last call is, whose state is used no more.
+        kinds: The layer as it is in each kind of step, with the ψ that holds there.
+    """
+
+    steps: int
+    goes_on: tuple[int, ...]
+    ends: tuple[int, ...]
+    kinds: tuple[Layer, ...]
+
+    def of(self, steps: int, network_calls: int | None = None, *, stream: bool = False) -> list[int]:
+        """Name the kind of each step of a block.
+
+        Args:
+            steps: Time steps in the block.
+            network_calls: How often the network was called in it, if that is known.
+            stream: Whether the network's state goes on behind the block.
+
+        Returns:
+            Indices of `kinds`.
+
+        Raises:
+            PicojouleError: The block does not divide into calls as they were traced.
+        """
+        calls, rest = divmod(steps, self.steps)
+        if rest or not calls or network_calls not in (None, calls):
+            called = "" if network_calls is None else f" in {network_calls} calls"
+            raise PicojouleError(
+                f"ψ of {self.kinds[0].name!r} depends on the time step; it was traced with {self.steps} steps in a "
+                f"call of the network and cannot be counted in {steps} steps{called}: trace and watch the model in "
+                "the way in which it is called, as a whole, with as many steps in each call"
+            )
+        return [*self.goes_on * (calls if stream else calls - 1), *(() if stream else self.ends)]
+
+
+@dataclass(frozen=True, eq=False)
 class Layer:
     """A spiking layer, a relay (a max pool or gate that passes spikes on), or a product of spikes by spikes.
 
@@ -94,6 +135,8 @@ class Layer:
         targets: Where the spikes go: ψ apart by layers of weights. For a ψ written by hand, one target of unknown size.
         kind: The class of the module, if it is known.
         made: How its spikes are made of those of other layers, if no module emits them.
+        by_step: Where ψ depends on the time step, as under recurrence: in which. `fan_out` is then of all the synapses
+            that a spike reaches, now and in the next step.
 
     >>> import torch
     >>> layer = Layer("spike1", torch.full((2, 3, 3), 4))
@@ -107,6 +150,7 @@ class Layer:
     targets: tuple[Target, ...] = ()
     kind: str = ""
     made: MadeSpikes | None = None
+    by_step: StepKinds | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.fan_out, Tensor):
@@ -128,6 +172,27 @@ class Layer:
     def neurons(self) -> int:
         """The number of neurons; a relay has none."""
         return 0 if self.relay else self.fan_out.numel()
+
+    @property
+    def kinds(self) -> tuple[Layer, ...]:
+        """The layer as it is in each kind of time step: it alone, unless ψ depends on the step."""
+        return (self,) if self.by_step is None else self.by_step.kinds
+
+    def kinds_of(self, steps: int, network_calls: int | None = None, *, stream: bool = False) -> list[int]:
+        """Tell which of `kinds` each time step of a block is.
+
+        Args:
+            steps: Time steps in the block.
+            network_calls: How often the network was called in it, if that is known.
+            stream: Whether the network's state goes on behind the block, so that the last step's spikes are fed back.
+
+        Returns:
+            An index for each step.
+
+        Raises:
+            PicojouleError: ψ depends on the step, and the block does not divide into calls as they were traced.
+        """
+        return [0] * steps if self.by_step is None else self.by_step.of(steps, network_calls, stream=stream)
 
     @property
     def product(self) -> bool:
@@ -307,7 +372,9 @@ class Synapses(Mapping[str, Layer]):
         named = ", ".join(f"{escape(synapses.name)} {synapses.macs:,}" for synapses in self.analog)
         analog = f" Fed by analog values, outside ψ: {self.analog_macs:,} ({named})." if self.analog else ""
         unit = f" Unit synapses, within ψ: {self.unit_synapses:,}." if self.unit_synapses else ""
-        return analog + unit
+        fed_back = ", ".join(escape(name) for name, layer in self._layers.items() if layer.by_step is not None)
+        by_step = f" ψ with what a spike reaches in the next step: {fed_back}." if fed_back else ""
+        return analog + unit + by_step
 
     def __str__(self) -> str:
         return as_text(self.table())

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -24,17 +24,18 @@ from torch import Tensor, nn
 
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import tree_leaves
-from picojoule.spikes.layout import LayerLayout, PoolLayout, TimeLayout, completed
+from picojoule.spikes.layout import TimeLayout, completed
 from picojoule.spikes.spiking import layer_layout, spiking_modules, unwrap
-from picojoule.synapses.made_spikes import MadeSpikes, made_spikes
+from picojoule.synapses.fan_outs import Count, Layouts, Shape, counted, layers_of
+from picojoule.synapses.made_spikes import made_spikes
 from picojoule.synapses.module_hooks import unregistered, unregistered_neurons
 from picojoule.synapses.recording import Recording, SynapticCall
-from picojoule.synapses.repetition import UNUSED, OtherBatch, check_all_weights_ran, holds_a_state
+from picojoule.synapses.repetition import UNUSED, Calls, OtherBatch, check_all_weights_ran, holds_a_state
 from picojoule.synapses.rules import Psi
 from picojoule.synapses.rules.declared import passing_rules
 from picojoule.synapses.rules.passing import PassingRule
 from picojoule.synapses.snapshot import unchanged
-from picojoule.synapses.table import AnalogSynapses, Layer, Synapses, Target, WeightLayer
+from picojoule.synapses.table import AnalogSynapses, Synapses, WeightLayer
 from picojoule.synapses.traced_calls import ForwardPassError, record_calls
 
 
@@ -54,7 +55,8 @@ def trace(
     One table of ψ is what both the energy meter and the penalty read: E = E_AC · E[Σ_t Σ_i ψ_i s_{i,t}]. A bias is not
     a synapse and a masked weight is not one; synapses that the input feeds are counted apart (`encoder_macs`). The
     model runs in evaluation mode and comes back exactly as it was; it runs three times, because a second call and a
-    batch of another size must reach the same synapses.
+    batch of another size must reach the same synapses, and once more if its state feeds spikes back: what those of one
+    call reach in the next one is part of ψ in all steps but the last.
 
     Args:
         model: A network with spiking layers that picojoule knows, or that were declared with
@@ -123,14 +125,15 @@ def trace(
             "arguments"
         )
     record = partial(record_calls, model, psi, passing, strict=strict)
-    recording = record(arguments)
+    calls = record(arguments)
+    recording = calls.first
     silent = [name for name in expected if name not in recording.leaves]
     if silent:
         raise PicojouleError(
             f"the forward pass never called the spiking layer{'s' if len(silent) > 1 else ''} "
             f"{', '.join(map(repr, silent))}: {UNUSED}"
         )
-    check_all_weights_ran(model, recording)
+    check_all_weights_ran(model, calls)
     given = tuple(tensors[0].shape)
     samples = _samples(recording, layout, own)
     _check_samples(samples, given, layout)
@@ -138,60 +141,38 @@ def trace(
     # A layer that is bound to one batch size has no other.
     free = all(getattr(layer, "samples", None) is None for layer in own.values())
     other = _other_batch(model, arguments, samples, layout, record) if free else None
-    twin = None if other is None else (other.recording, other.samples)
+    twin = None if other is None else (other.calls.first, other.samples)
     made = made_spikes(recording, samples, twin, layout, pools)
-    count = _counted(recording, samples, layout, psi, pools, made)
+    shape = Shape(samples, layout, pools, made, psi)
+    count = counted(calls, shape)
     if other is not None:
-        _check_other_batch(count, other, layout, psi, pools, made)
-    targets = _targets(recording, count.psi_of, samples * steps)
-    targets |= _product_targets(recording, made, targets, count.psi_of, samples * steps)
+        _check_other_batch(counted(calls.only_first, shape), other, shape)
     has_time = layout.has_axis_in(given) or layout.can_loop_over(given, samples)
     kinds = {name: type(model.get_submodule(name)).__name__ for name in pools}
-    products = [call.product for calls in recording.made.values() for call in calls if call.product is not None]
-    dense = _dense_macs([*recording.calls, *products], samples, layout)
+    settled = calls.settled
+    products = [call.product for made_calls in settled.made.values() for call in made_calls if call.product is not None]
+    dense = _dense_macs([*settled.calls, *products], samples, layout)
     return Synapses(
-        {
-            name: Layer(
-                name,
-                count.psi_of[name],
-                name in recording.relays or name in made,
-                targets[name],
-                kinds.get(name, ""),
-                made.get(name),
-            )
-            for name in recording.order
-        },
+        layers_of(calls, count, shape, kinds),
         psi=psi,
         input_shape=given[2 if has_time else 1 :],
         steps=steps,
         encoder_macs=count.encoder_macs,
         dense_macs=sum(dense.values()),
-        weights=_weight_layers(model, [*recording.calls, *products], dense, samples),
-        analog=_analog(recording.calls, samples),
+        weights=_weight_layers(model, [*settled.calls, *products], dense, samples),
+        analog=_analog(settled.calls, samples),
     )
-
-
-@dataclass(frozen=True)
-class _Count:
-    """What one call of the model recorded, for one sample."""
-
-    psi_of: dict[str, Tensor]
-    encoder_macs: int
-    analog_macs: int
 
 
 @dataclass(frozen=True)
 class _Other:
     """What a call with another number of samples recorded."""
 
-    recording: Recording
+    calls: Calls
     samples: int
 
 
-_Layouts = dict[str, LayerLayout | PoolLayout | None]
-
-
-def _samples(recording: Recording, layout: TimeLayout, own: _Layouts) -> int:
+def _samples(recording: Recording, layout: TimeLayout, own: Layouts) -> int:
     """Return the number of samples that the spiking layers emit, which must be the same in all of them."""
     rows = {name: len(layout.by_step(name, recording.leaves[name], own[name])[0]) for name in own}
     if len(set(rows.values())) > 1:
@@ -202,38 +183,12 @@ def _samples(recording: Recording, layout: TimeLayout, own: _Layouts) -> int:
     return next(iter(rows.values()))
 
 
-def _counted(
-    recording: Recording,
-    samples: int,
-    layout: TimeLayout,
-    psi: Psi,
-    own: _Layouts,
-    made: dict[str, MadeSpikes],
-) -> _Count:
-    """Differentiate what spikes reach by the spikes: ψ of each layer."""
-    leaves = [leaf for calls in recording.leaves.values() for leaf in calls]
-    gradients: list[Tensor | None] = [None] * len(leaves)
-    if recording.reached:
-        with torch.inference_mode(False):
-            gradients = list(torch.autograd.grad(recording.reached, leaves, allow_unused=True, retain_graph=True))
-    fan_outs = iter(torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True))
-    psi_of: dict[str, Tensor] = {}
-    for name, calls in recording.leaves.items():
-        reached = [next(fan_outs) for _ in calls]
-        by_step = made[name].by_step(reached, layout) if name in made else layout.by_step(name, reached, own[name])
-        psi_of[name] = _one_step(name, by_step, psi)
-    for name in made.keys() - psi_of.keys():
-        psi_of[name] = torch.ones((), dtype=torch.int64 if psi == "exact" else torch.float64)
-    macs = [sum(call.encoder_macs for call in recording.calls), sum(call.analog_macs for call in recording.calls)]
-    return _Count(psi_of, *(n // samples for n in macs))
-
-
 def _other_batch(
     model: nn.Module,
     arguments: tuple[Any, ...],
     samples: int,
     layout: TimeLayout,
-    record: Callable[..., Recording],
+    record: Callable[..., Calls],
 ) -> _Other | None:
     """Call a model with another number of samples; None where it takes no other."""
     batch = OtherBatch(samples, layout)
@@ -242,11 +197,11 @@ def _other_batch(
     others = batch.of(arguments)
     try:
         try:
-            recording = record(others, calls=1)
+            calls = record(others, calls=1)
         except ForwardPassError:
             with unchanged(model):
                 batch.resize_state(model)
-                recording = record(others, calls=1)
+                calls = record(others, calls=1)
     except ForwardPassError as error:
         if holds_a_state(model):
             raise PicojouleError(
@@ -254,18 +209,20 @@ def _other_batch(
                 "an earlier call: reset its state before it is traced"
             ) from error
         return None  # a model for one size of batch has no other ψ
-    return _Other(recording, batch.samples)
+    return _Other(calls, batch.samples)
 
 
-def _check_other_batch(
-    count: _Count, other: _Other, layout: TimeLayout, psi: Psi, own: _Layouts, made: dict[str, MadeSpikes]
-) -> None:
+def _check_other_batch(count: Count, other: _Other, shape: Shape) -> None:
     """Refuse a model whose ψ depends on how many samples are in the batch."""
-    others = _counted(other.recording, other.samples, layout, psi, own, made)
+    others = counted(other.calls, replace(shape, samples=other.samples))
     differs = [
         f"a spike of {name!r} reaches other synapses"
-        for name, fan_out in count.psi_of.items()
-        if name not in others.psi_of or not torch.allclose(fan_out.double(), others.psi_of[name].double(), rtol=1e-9)
+        for name, by_step in count.within.items()
+        if name not in others.within
+        or not all(
+            torch.allclose(one.double(), two.double(), rtol=1e-9)
+            for one, two in zip(by_step, others.within[name], strict=True)
+        )
     ]
     if count.analog_macs != others.analog_macs:
         differs.append("a sample takes other analog multiply-accumulates")
@@ -276,75 +233,15 @@ def _check_other_batch(
         )
 
 
-def _one_step(name: str, by_step: list[Tensor], psi: Psi) -> Tensor:
-    """Return ψ of one sample in one step, which must be the same in all of them."""
-    if by_step[0].dim() < 2:
-        raise PicojouleError(
-            f"the layer {name!r} emitted shape {tuple(by_step[0].shape)}, which has no axis beside the batch: give an "
-            "example with a batch axis"
-        )
-    fan_out = by_step[0][0].double().cpu()
-    if any(not torch.equal(row.double().cpu(), fan_out) for step in by_step for row in step):
-        raise PicojouleError(
-            f"a spike of {name!r} reaches different synapses in different calls or samples: if one neuron module is "
-            "used at two places, make two modules; if the network runs over time, trace one step; if it mixes the "
-            "samples of a batch, keep them apart"
-        )
-    return fan_out.round().long() if psi == "exact" else fan_out
-
-
-def _targets(recording: Recording, psi_of: dict[str, Tensor], times: int) -> dict[str, tuple[Target, ...]]:
-    """Take ψ of every layer apart by the weights that its spikes reach; `times` is samples times steps."""
-    by_weight: dict[int | str, list[SynapticCall]] = {}
-    for call in recording.calls:
-        if call.reached is not None:
-            by_weight.setdefault(call.weight, []).append(call)
-    first = {name: leaves[0] for name, leaves in recording.leaves.items()}  # every step reaches the same
-    found: dict[str, list[Target]] = {name: [] for name in first}
-    for calls in by_weight.values():
-        reached = [call.reached for call in calls if call.reached is not None]
-        with torch.inference_mode(False):
-            gradients = torch.autograd.grad(reached, list(first.values()), allow_unused=True, retain_graph=True)
-        for name, gradient in zip(first, gradients, strict=True):
-            if gradient is not None:
-                psi = psi_of[name]
-                fan_out = gradient.reshape(-1, *psi.shape)[0].cpu().to(torch.float64)  # map axes come last
-                fan_out = fan_out if psi.is_floating_point() else fan_out.round().to(psi.dtype)
-                found[name].append(_target(fan_out, calls, times))
-    return {name: tuple(targets) for name, targets in found.items()}
-
-
-def _product_targets(
-    recording: Recording,
-    made: dict[str, MadeSpikes],
-    targets: dict[str, tuple[Target, ...]],
-    psi_of: dict[str, Tensor],
-    times: int,
-) -> dict[str, tuple[Target, ...]]:
-    """Add products to the targets of their parents, which reach no synapses there, and to their own."""
-    found = dict(targets)
-    for name, calls in recording.made.items():
-        products = [call.product for call in calls if call.product is not None]
-        if not products:
-            continue
-        found[name] = (_target(psi_of[name], products, times, name),)
-        for parent in made[name].parents:
-            found[parent] = (*found[parent], _target(torch.zeros_like(psi_of[parent]), products, times, name))
-    return found
-
-
-def _target(fan_out: Tensor, calls: list[SynapticCall], times: int, name: str = "") -> Target:
-    first, outputs = calls[0], sum(call.outputs for call in calls) // times
-    weights = first.weights if first.fixed else sum(call.weights for call in calls) // times
-    return Target(fan_out, weights, outputs, name or first.name, first.unit)
-
-
 def _analog(calls: list[SynapticCall], samples: int) -> tuple[AnalogSynapses, ...]:
-    """List the layers of weights and products that analog values feed."""
+    """List the layers of weights and products that analog values feed, the zeros too with which a state begins."""
     macs: dict[str, int] = {}
+    states = {call.weight for call in calls if call.analog_macs}
     for call in calls:
-        if call.analog_macs:
-            macs[call.name] = macs.get(call.name, 0) + call.analog_macs
+        begins = call.weight in states and call.reached is None and not call.encoder_macs
+        n = call.macs if begins else call.analog_macs
+        if n:
+            macs[call.name] = macs.get(call.name, 0) + n
     return tuple(AnalogSynapses(name, n // samples) for name, n in macs.items())
 
 
@@ -364,14 +261,20 @@ def _check_samples(samples: int, given: tuple[int, ...], layout: TimeLayout) -> 
 
 
 def _dense_macs(calls: list[SynapticCall], samples: int, layout: TimeLayout) -> dict[int | str, int]:
-    """Count all multiply-accumulates of one step, by the identity of the weight: the ReLU twin has no time."""
+    """Count all multiply-accumulates of one step, by the identity of the weight: the ReLU twin has no time.
+
+    A recurrence that begins without a state runs in all steps but the first.
+    """
     macs: Counter[int | str] = Counter()
     steps: Counter[int | str] = Counter()
     for call in calls:
         macs[call.weight] += call.macs
         steps[call.weight] += layout.steps if layout.is_in(call.fed, samples) else 1
-    each_step = {weight for weight, n in steps.items() if n % layout.steps == 0}
-    return {weight: macs[weight] // (layout.steps if weight in each_step else 1) // samples for weight in macs}
+
+    def times(n: int) -> int:
+        return layout.steps if n % layout.steps == 0 else n if n == layout.steps - 1 else 1
+
+    return {weight: macs[weight] // times(steps[weight]) // samples for weight in macs}
 
 
 def _weight_layers(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import compiler_is_loaded, tree_leaves
 from picojoule.synapses.recording import Recording
-from picojoule.synapses.repetition import check_second_call
+from picojoule.synapses.repetition import Calls, settle
 from picojoule.synapses.rules.call import Psi
 from picojoule.synapses.rules.passing import PassingRule
 from picojoule.synapses.snapshot import unchanged
@@ -31,7 +31,7 @@ def record_calls(
     calls: int = 2,
     *,
     strict: bool = False,
-) -> Recording:
+) -> Calls:
     """Call a model in a structural pass and leave it exactly as it was.
 
     Args:
@@ -39,11 +39,12 @@ def record_calls(
         psi: The convention by which synapses are counted.
         passing: The passing rules by the name of the operation.
         arguments: What the model is called with.
-        calls: How often it is called, each time in the state that the call before has left it in.
+        calls: 2 to call it again in the state that the call before has left it in, and once more where that differs;
+            else 1.
         strict: Whether analog values that feed synapses are refused.
 
     Returns:
-        What the first call recorded.
+        What the calls recorded.
 
     Raises:
         ForwardPassError: The model's own code failed.
@@ -52,14 +53,14 @@ def record_calls(
     with unchanged(model), _uncompiled():
         model.eval()
         structural = StructuralPass(model, psi, passing, strict=strict)
-        recordings = []
-        for _ in range(calls):
+
+        def call() -> Recording:
             structural.begin_another_call()
             _call(model, structural, arguments)
-            recordings.append(structural.recording)
-        for recording in recordings[1:]:
-            check_second_call(recordings[0], recording)
-    return recordings[0]
+            return structural.recording
+
+        first = call()
+        return settle(first, call(), call) if calls > 1 else Calls(first, first)
 
 
 def _call(model: nn.Module, structural: StructuralPass, arguments: tuple[Any, ...]) -> None:
