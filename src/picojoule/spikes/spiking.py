@@ -72,10 +72,11 @@ def declare_spiking(neuron: Declared) -> Declared:
 
 def is_spiking(module: nn.Module) -> bool:
     """Return whether a module emits spikes, by its type or because it was declared."""
-    return _is_declared(module) or isinstance(kind_of(module), Fires)
+    return is_declared(module) or isinstance(kind_of(module), Fires)
 
 
-def _is_declared(module: nn.Module) -> bool:
+def is_declared(module: nn.Module) -> bool:
+    """Return whether a module was declared spiking, or is one of picojoule's own neurons."""
     return isinstance(module, tuple(_spiking_types)) or getattr(module, _MARK, False) is True
 
 
@@ -122,7 +123,7 @@ def spiking_modules(model: nn.Module) -> dict[str, nn.Module]:
     for name, module in model.named_modules():
         if module in owned:
             continue
-        declared, kind = _is_declared(module), kind_of(module)
+        declared, kind = is_declared(module), kind_of(module)
         if declared or isinstance(kind, Fires):
             found[name] = module
             owned.update(module.modules())
@@ -150,7 +151,7 @@ def layer_layout(module: nn.Module) -> LayerLayout | PoolLayout | None:
         return LayerLayout()
     if isinstance(module, MembraneNeuron):
         return LayerLayout(time_axis=0) if module.steps is None else LayerLayout(folded="time", steps=module.steps)
-    if _is_declared(module) or isinstance(module, InputSpikes):
+    if is_declared(module) or isinstance(module, InputSpikes):
         return None
     if is_relay(module):
         return PoolLayout(1 + next(n for n, pools in enumerate(_POOLS, 1) if isinstance(module, pools)))

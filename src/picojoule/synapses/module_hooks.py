@@ -13,15 +13,17 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from picojoule.kernels.torch_private import SUBMODULES, tree_leaves, tree_map_only
 from picojoule.neurons.input_spikes import InputSpikes
-from picojoule.spikes.frameworks import Silent, kind_of
+from picojoule.spikes.frameworks import Fires, Silent, kind_of
 from picojoule.spikes.spiking import (
     described,
     first_output,
+    is_declared,
     is_relay,
     is_spiking,
     replace_first_output,
     spiking_modules,
 )
+from picojoule.synapses.inside import InnerSynapses
 from picojoule.synapses.pass_state import PassState
 from picojoule.synapses.refusals import refuse_layer_input, refuse_product
 from picojoule.synapses.synaptic_calls import count_unit_synapses
@@ -54,7 +56,9 @@ class ModuleHooks:
                             "before it is scripted"
                         )
                     continue
-                enter, leave = self._hooks(name, self._stand_in(name, module, spiking=id(module) in spiking))
+                is_layer = id(module) in spiking
+                inner = self._inner(name, module) if is_layer else None
+                enter, leave = self._hooks(name, self._stand_in(name, module, spiking=is_layer), inner)
                 handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
                 handles.append(module.register_forward_hook(leave, with_kwargs=True))
             yield
@@ -94,7 +98,15 @@ class ModuleHooks:
             return lambda arrivals, output: self._state.tag(output, tag)
         return None
 
-    def _hooks(self, name: str, stand_in: StandIn | None) -> tuple[Callable[..., None], Callable[..., Any]]:
+    def _inner(self, name: str, module: nn.Module) -> InnerSynapses | None:
+        kind = None if is_declared(module) else kind_of(module)
+        if not isinstance(kind, Fires) or kind.inside is None:
+            return None
+        return InnerSynapses(self._state, name, module, kind.inside, kind.layout)
+
+    def _hooks(
+        self, name: str, stand_in: StandIn | None, inner: InnerSynapses | None
+    ) -> tuple[Callable[..., None], Callable[..., Any]]:
         state = self._state
 
         def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -109,16 +121,25 @@ class ModuleHooks:
             if stand_in is not None:
                 if not state.inside:
                     refuse_layer_input(state, name, (args, kwargs))
-                    if not is_relay(module):
+                    if inner is not None:
+                        inner.arrive(args, kwargs)
+                    elif not is_relay(module):
                         count_unit_synapses(state, name, (args, kwargs))
                 state.inside.append(name)
 
         def leave(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-            state.path.pop()
-            if stand_in is None:
+            try:
+                if stand_in is None:
+                    return output
+                state.inside.pop()
+                if state.inside:
+                    return output
+                output = stand_in((args, kwargs), output)
+                if inner is not None:
+                    inner.emit(output, first_output(name, output))
                 return output
-            state.inside.pop()
-            return output if state.inside else stand_in((args, kwargs), output)
+            finally:
+                state.path.pop()
 
         return enter, leave
 

@@ -36,6 +36,15 @@ class PassState:
         self.chains = Chains()
         self.fired: dict[str, list[Tensor]] = {}
         """What each layer has emitted in all calls of the model."""
+        self.last_spikes: dict[str, Tensor] = {}
+        """What modules with synapses inside emitted in their last call."""
+        self.held_by: dict[int, str] = {}
+        """The identities of states that such modules returned, and whose they are."""
+        self.returned: set[str] = set()
+        """Such modules whose state the model returns, so that its caller may give it back."""
+        self.made_weights: dict[tuple[str, str], Tensor] = {}
+        self.part: str | None = None
+        """The name of the weights inside a module that are being counted."""
         self.pass_number = 0
         """How often the model was called."""
         self.path: list[str] = []

@@ -51,7 +51,7 @@ from picojoule.synapses.rules.passing import CREATING, RANDOM, SCALING, SHAPED_B
 from picojoule.synapses.rules.readout import is_free
 from picojoule.synapses.rules.synaptic import SYNAPTIC
 from picojoule.synapses.synaptic_calls import count_call, weighs_constant, weighs_nothing
-from picojoule.synapses.tags import ACTIVATION, INERT, STRANGE, Origin, Tag
+from picojoule.synapses.tags import ACTIVATION, INERT, STRANGE, Origin, Tag, tensors_in
 
 _EMPTY = (
     "if it is a mask, leave this part out of the traced model; if it changes later, trace with a value that it takes "
@@ -85,6 +85,8 @@ class StructuralPass(TorchFunctionMode):
     def check_output(self, output: Any) -> None:
         """Refuse an output with a path from a spike on which something may cost and was not counted."""
         refuse_output(self._state, output)
+        held_by = self._state.held_by
+        self._state.returned |= {held_by[id(leaf)] for leaf in tensors_in(output) if id(leaf) in held_by}
         refuse_changed_constants(self._state)
 
     @contextmanager
@@ -132,12 +134,15 @@ class StructuralPass(TorchFunctionMode):
         """Run an operation inside a spiking layer or a relay, where nothing is counted and products are refused."""
         state, name = self._state, operation.name
         if not active:
-            if weighs_constant(state, name, operation.args, operation.kwargs):
+            if not state.products_allowed and weighs_constant(state, name, operation.args, operation.kwargs):
                 refuse_product(state, name)
             with state.allowing_products():
                 return state.tag(operation.run(), Tag(Origin.CONSTANT))
-        if name in MULTIPLYING:
+        if name in MULTIPLYING and not state.products_allowed:
             refuse_product(state, name)
+        if state.products_allowed:  # of a module whose synapses are counted beside it
+            args, kwargs = tree_map_only(Tensor, state.as_emitted, (operation.args, operation.kwargs))
+            operation = _Operation(name, operation.func, args, kwargs)
         out = operation.run()
         potential = Tag(Origin.CURRENT, f"the state of {state.inside[0]!r}")
         state.tag_written(operation.target, potential)

@@ -56,7 +56,7 @@ def count_call(
     state.recording.calls.append(
         SynapticCall(
             weight=id(weight),
-            name=_layer_of(state, weight) or state.site(name),
+            name=_name_of(state, weight, name),
             place=place,
             fed=tuple(x.shape),
             macs=round(everywhere.sum().item()),
@@ -84,6 +84,14 @@ def _fan_out(name: str, call: Call, product: Bilinear | None, x: Tensor, present
     if product is not None:
         return fan_out_of(product, x, present)
     return SYNAPTIC[name](call, x, present).detach().to(x.device, precise(x.device))
+
+
+def _name_of(state: PassState, weight: Tensor, operation: str) -> str:
+    """Name weights by the module that holds them, those inside a neuron by their part, others by the operation."""
+    layer = _layer_of(state, weight)
+    if state.part is not None and (layer is None or state.part.startswith(f"{layer}.")):
+        return state.part
+    return layer or state.site(operation)
 
 
 def _layer_of(state: PassState, weight: Tensor) -> str | None:

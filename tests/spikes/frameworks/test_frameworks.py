@@ -58,13 +58,13 @@ def test_names_of_other_packages_mean_nothing() -> None:
 
 
 def test_refused_modules_are_named_with_the_remedy() -> None:
-    net = nn.Sequential(nn.Linear(4, 3), of("snntorch", "RLeaky"), nn.Linear(3, 2))
-    with pytest.raises(PicojouleError, match=r"'1' \(RLeaky of snnTorch\) holds recurrent .*: use Leaky"):
+    net = nn.Sequential(nn.Linear(4, 3), of("snntorch", "LinearLeaky"), nn.Linear(3, 2))
+    with pytest.raises(PicojouleError, match=r"'1' \(LinearLeaky of snnTorch\) holds synapses .*: use nn.Linear"):
         pj.trace(net, torch.zeros(1, 4))
 
 
 def test_the_users_word_comes_first() -> None:
-    neuron = pj.declare_spiking(of("snntorch", "RLeaky"))
+    neuron = pj.declare_spiking(of("snntorch", "LinearLeaky"))
     assert pj.trace(nn.Sequential(nn.Linear(4, 3), neuron, nn.Linear(3, 2)), torch.zeros(1, 4)).synapses == 6
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import picojoule as pj
-from frameworks import STEPS, Form, check_example, check_form, classes_of, need, pixels, run_example
+from frameworks import BATCH, STEPS, Form, check_example, check_form, classes_of, need, pixels, run_example
 from picojoule.errors import PicojouleError
 from picojoule.spikes.frameworks import SNNTORCH, Refused, kind_of
 
@@ -130,12 +130,99 @@ def test_neurons_that_fire_with_states_given_and_returned(build: Callable[[], nn
     assert pj.trace(Net(), torch.zeros(2, 4))["lif"].fan_out.tolist() == [2, 2, 2]
 
 
+class Stepwise(nn.Module):
+    """A recurrent neuron between two layers of weights, with its states given and returned."""
+
+    def __init__(self, neuron: nn.Module, loops: bool, *, returns: bool = True) -> None:
+        super().__init__()
+        self.first, self.neuron, self.second = nn.Linear(4, 3), neuron, nn.Linear(3, 2)
+        self.loops, self.returns = loops, returns
+
+    def forward(self, x: Tensor, states: tuple[Tensor, ...] | None = None) -> Any:
+        states = self.neuron.reset_mem() if states is None else states
+        outputs = []
+        for frame in x if self.loops else [x]:
+            spikes, *states = self.neuron(self.first(frame), *states)
+            outputs.append(self.second(spikes))
+        return (torch.stack(outputs) if self.loops else outputs[0], *(states if self.returns else ()))
+
+
+RECURRENT: dict[str, tuple[Callable[..., nn.Module], int]] = {
+    "RLeaky": (lambda **options: snn.RLeaky(beta=0.9, linear_features=3, threshold=0.1, **options), 3),
+    "RLeaky, one to one": (lambda **options: snn.RLeaky(beta=0.9, all_to_all=False, threshold=0.1, **options), 1),
+    "RSynaptic": (lambda **options: snn.RSynaptic(alpha=0.8, beta=0.9, linear_features=3, **options), 3),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+@pytest.mark.parametrize("form", ["hidden", "given and returned", "in a loop"])
+def test_recurrent_neurons_feed_back_all_but_the_last_step(name: str, form: str) -> None:
+    build, back = RECURRENT[name]
+    loops, x = form == "in a loop", torch.rand(STEPS, BATCH, 4)
+    net = (
+        nn.Sequential(nn.Linear(4, 3), build(init_hidden=True), nn.Linear(3, 2))
+        if form == "hidden"
+        else Stepwise(build(), loops)
+    )
+    layer = "1" if form == "hidden" else "neuron"
+    with torch.no_grad():
+        next(net.parameters()).fill_(0.5)
+    synapses = pj.trace(net, torch.zeros(STEPS, 1, 4) if loops else torch.zeros(1, 4), steps=STEPS if loops else 1)
+    reset(net)
+    with pj.watch(net, steps=STEPS) as activity:
+        states: Any = None
+        for frame in [x] if loops else x:
+            if form == "hidden":
+                net(frame)
+            else:
+                _, *states = net(frame, states)
+    spikes = activity[layer]
+    assert spikes[:-1].any()
+    bill = pj.Penalty(synapses, normalized=False)(activity).item() * BATCH
+    assert bill == pytest.approx((2 * spikes.sum() + back * spikes[:-1].sum()).item())
+    assert synapses[layer].synapses == 3 * (2 + back)
+    assert synapses.dense_macs == 12 + 3 * back + 6
+    assert f"{layer}.recurrent" in {target.name for target in synapses[layer].targets}
+
+
+def test_a_recurrent_neuron_whose_state_begins_anew_in_every_call_feeds_nothing_back() -> None:
+    net = Stepwise(snn.RLeaky(beta=0.9, linear_features=3), loops=False, returns=False)
+    assert pj.trace(net, torch.zeros(1, 4))["neuron"].fan_out.tolist() == [2, 2, 2]
+
+
+def test_a_convolution_fed_by_the_spikes_of_the_step_before() -> None:
+    rleaky = snn.RLeaky(beta=0.9, conv2d_channels=2, kernel_size=3, init_hidden=True)
+    layer = pj.trace(
+        nn.Sequential(nn.Conv2d(1, 2, 1), rleaky, nn.Flatten(), nn.Linear(32, 5)), torch.zeros(2, 1, 4, 4)
+    )["1"]
+    assert [kind.fan_out[0, :2, :2].tolist() for kind in layer.kinds] == [[[13, 17], [17, 23]], [[5, 5], [5, 5]]]
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_the_gates_of_an_lstm(hidden: bool) -> None:
+    events = pj.declare_spiking(nn.Identity())
+    net = nn.Sequential(events, snn.SLSTM(4, 3, init_hidden=True), nn.Linear(3, 2))
+    if not hidden:
+        net = nn.Sequential(events, Stepwise(snn.SLSTM(3, 3), loops=False))
+        net[1].first = nn.Identity()
+    synapses = pj.trace(net, torch.zeros(2, 4 if hidden else 3))
+    assert set(synapses["0"].fan_out.tolist()) == {12}
+    assert synapses.analog_macs == 4 * 3 * 3
+    assert synapses["1" if hidden else "1.neuron"].fan_out.tolist() == [2, 2, 2]
+    assert synapses.dense_macs == 12 * (4 if hidden else 3) + 36 + 6
+
+
+def test_the_gates_of_a_convolutional_lstm() -> None:
+    net = nn.Sequential(
+        pj.declare_spiking(nn.Identity()), snn.SConv2dLSTM(2, 3, 3, init_hidden=True), nn.Flatten(), nn.Linear(48, 2)
+    )
+    synapses = pj.trace(net, torch.zeros(1, 2, 4, 4))
+    assert synapses["0"].fan_out[0].tolist()[0] == [48, 72, 72, 48]  # 4·3 channels
+    assert synapses.analog_macs == 12 * 3 * 100  # 100 pairs of pixels within a kernel
+    assert synapses["1"].fan_out.unique().tolist() == [2]
+
+
 REFUSED: list[Callable[[], nn.Module]] = [
-    lambda: snn.RLeaky(beta=0.9, linear_features=3, init_hidden=True),
-    lambda: snn.RLeaky(beta=0.9, all_to_all=False, init_hidden=True),
-    lambda: snn.RSynaptic(alpha=0.8, beta=0.9, linear_features=3, init_hidden=True),
-    lambda: snn.SLSTM(3, 3, init_hidden=True),
-    lambda: snn.SConv2dLSTM(1, 1, 3, init_hidden=True),
     lambda: snn.LeakyParallel(3, 3),
     lambda: snn.LinearLeaky(0.9, 3, 3),
     lambda: snn.StateLeaky(0.9, 3, output=True),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from picojoule.spikes.frameworks.kinds import Fires, Framework, Kind, Refused, Silent
+from picojoule.spikes.frameworks.kinds import Fires, Framework, Inside, Kind, Refused, Silent
 from picojoule.spikes.frameworks.norse import NORSE
 from picojoule.spikes.frameworks.sinabs import SINABS
 from picojoule.spikes.frameworks.snntorch import SNNTORCH
@@ -22,7 +22,18 @@ from picojoule.spikes.frameworks.spikingjelly import SPIKINGJELLY
 FRAMEWORKS = (SPIKINGJELLY, SNNTORCH, NORSE, SINABS)
 _BY_PACKAGE = {framework.package: framework for framework in FRAMEWORKS}
 
-__all__ = ["FRAMEWORKS", "Fires", "Framework", "Kind", "Refused", "Silent", "framework_of", "kind_of", "spare_modules"]
+__all__ = [
+    "FRAMEWORKS",
+    "Fires",
+    "Framework",
+    "Inside",
+    "Kind",
+    "Refused",
+    "Silent",
+    "framework_of",
+    "kind_of",
+    "spare_modules",
+]
 
 
 def kind_of(module: nn.Module) -> Kind | None:

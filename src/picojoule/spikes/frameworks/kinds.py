@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from picojoule.spikes.layout import LayerLayout
 
@@ -14,12 +15,34 @@ TIME_FIRST = LayerLayout(time_axis=0)
 BATCH_FIRST = LayerLayout(time_axis=1)
 
 
+Once = Callable[[str, Callable[[], Tensor]], Tensor]
+"""Makes a tensor of a module by a name, the first time that it is asked for."""
+Weigh = Callable[[Any, Tensor, Once], object]
+"""Applies weights of a module to what arrives at them, as the module does; what comes out does not matter."""
+
+
+@dataclass(frozen=True)
+class Inside:
+    """Synapses inside a neuron module, by what feeds them."""
+
+    fed: Weigh | None = None
+    """Fed by what the module takes; without it, that goes to the neurons as it is."""
+    fed_back: Weigh | None = None
+    """Fed by the module's own spikes of the step before."""
+    hidden: Weigh | None = None
+    """Fed by a state that is no spikes."""
+    hidden_shape: Callable[[Any, Tensor], tuple[int, ...]] | None = None
+    """The shape of that state, by what the module takes."""
+
+
 @dataclass(frozen=True)
 class Fires:
     """A module that emits spikes; where it returns a tuple, element 0 is the spikes."""
 
     layout: LayerLayout | None = None
     """Where the time steps are; None where any layout passes through the module alike."""
+    inside: Inside | None = None
+    """The synapses that it holds, if it holds any."""
 
 
 @dataclass(frozen=True)
