@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pytest
 import torch
-import typer.main
 
 import picojoule as pj
+from command_line import COMMANDS
 from paper_networks import PAPERS
-from picojoule.cli import app, main
+from picojoule.cli import main
 
 
 @dataclass(frozen=True)
@@ -441,17 +440,6 @@ def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------------------- help
-
-
-def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every command below the given one."""
-    if path:
-        yield path
-    for name, child in getattr(command, "commands", {}).items():
-        yield from commands(child, (*path, name))
-
-
-COMMANDS = list(commands(typer.main.get_command(app)))
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

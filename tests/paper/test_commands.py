@@ -61,7 +61,7 @@ def test_numbers_are_numbers_in_json(command: Command) -> None:
     ("arguments", "words"),
     [
         (("run", "total"), "unknown experiment 'total': did you mean 'totals'?"),
-        (("run", "totals", "--scale", "big"), "unknown --scale 'big': choose one of full, small, mini, smoke"),
+        (("run", "totals", "--scale", "big"), "unknown --scale 'big': choose one of full, small, mini, quick, smoke"),
         (("run", "totals", "--on", "moon"), "unknown --on 'moon'"),
         (("run", "totals", "--seeds", "0"), "0 seeds are not possible: take a whole number from 1 to 1000"),
     ],
@@ -83,5 +83,7 @@ def test_the_list(command: Command) -> None:
     for line in lines:
         assert set(line["scales"]) == set(SIZES)
         runs, seconds = ([line["scales"][size][key] for size in SIZES] for key in ("runs", "seconds"))
-        assert [runs[0], runs[1], runs[3]] == sorted([runs[0], runs[1], runs[3]], reverse=True)
-        assert not runs[0] or seconds[0] > seconds[1] > seconds[2] > seconds[3] > 0
+        assert [*runs[:2], *runs[3:]] == sorted([*runs[:2], *runs[3:]], reverse=True)
+        assert not runs[0] or seconds[0] > seconds[1] > seconds[2] > seconds[3] > seconds[4] > 0
+        gpu = [line["scales"][size]["gpu_seconds"] for size in SIZES]
+        assert not runs[0] or 0 < gpu[0] < seconds[0]

@@ -50,7 +50,7 @@ def test_the_full_scale_is_the_papers(name: str) -> None:
     assert {recipe.seed for recipe in recipes} in ({0, 1, 2}, set())
 
 
-@pytest.mark.parametrize("size", ["small", "mini", "smoke"])
+@pytest.mark.parametrize("size", ["small", "mini", "quick", "smoke"])
 @pytest.mark.parametrize("name", NAMES)
 def test_smaller_scales_are_smaller_and_keep_the_papers_convention(name: str, size: str) -> None:
     recipes = find(name).experiment.recipes(find_scale(size))
@@ -126,7 +126,7 @@ def test_the_small_rates() -> None:
 
 def test_experiments_share_runs() -> None:
     for size in SCALES:
-        small = size in ("small", "mini")
+        small = size in ("small", "mini", "quick")
         shared = set(find("auc").experiment.recipes(SCALES[size]))
         assert shared < set(
             find("tradeoff-cnn7-adam" if small else "tradeoff-resnet18-msgd").experiment.recipes(SCALES[size])
@@ -173,5 +173,5 @@ def test_without_any_run_the_papers_numbers_still_stand_there(name: str, tmp_pat
 def test_an_unknown_name_says_what_there_is() -> None:
     with pytest.raises(PicojouleError, match="unknown experiment 'total': did you mean 'totals'"):
         find("total")
-    with pytest.raises(PicojouleError, match="unknown --scale 'big': choose one of full, small, mini, smoke"):
+    with pytest.raises(PicojouleError, match="unknown --scale 'big': choose one of full, small, mini, quick, smoke"):
         find_scale("big")

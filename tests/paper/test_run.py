@@ -113,14 +113,16 @@ def test_an_estimate_by_hand(tmp_path: Path) -> None:
     recipes = named.experiment.recipes(scale)
     Run(tmp_path / recipes[0].name).path.mkdir()
     (tmp_path / recipes[0].name / "result.json").write_text("{}")
-    got = _estimate(named, scale, step_times, tmp_path)
+    gpu = {"cnn7": StepTime(step=0.01, image=0.0, evaluation=0.0)}
+    got = _estimate(named, scale, step_times, gpu, tmp_path)
     assert (got.runs, got.done) == (37, 1)
     assert got.seconds == pytest.approx(37 * (2400 + 16 + 2) / cores())
+    assert got.gpu_seconds == pytest.approx(37 * (24 + 2))
 
 
 def test_a_chain_of_runs_cannot_be_shared_out(tmp_path: Path) -> None:
     step_time = StepTime(step=0.0, image=1.0, evaluation=0.0)
-    got = _estimate(find("conversion"), SCALES["smoke"], {"cnn7": step_time}, tmp_path)
+    got = _estimate(find("conversion"), SCALES["smoke"], {"cnn7": step_time}, {"cnn7": step_time}, tmp_path)
     assert got.seconds >= 2 * (10 + 2)
 
 

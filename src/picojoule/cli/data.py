@@ -11,7 +11,7 @@ from rich.table import Table
 
 from picojoule import data as datasets
 from picojoule.cli.options import AsJson
-from picojoule.cli.streams import show, show_json, tell, transfer_bar
+from picojoule.cli.streams import shortened, show, show_json, tell, transfer_bar
 
 data_app = typer.Typer(
     help="Data sets: what is where, and getting one.\n\nExample: `picojoule data fetch fashion-mnist`"
@@ -30,13 +30,15 @@ def data_list(context: typer.Context, as_json: AsJson = False) -> None:
     if as_json:
         show_json([entry.to_dict() for entry in listings])
         return
-    table = Table()
-    for column in ("data set", "what", "train / validation / test", "here", "can be had from"):
-        table.add_column(column, overflow="fold")
+    table = Table("data set", "what")
+    table.add_column("train / validation / test", justify="right")
+    for column in ("here", "can be had from"):
+        table.add_column(column)
     for entry in listings:
         sources = ", ".join(title if at_hand else f"{title} (tool not installed)" for title, at_hand in entry.sources)
         splits = " / ".join(f"{n:,}" for n in entry.splits)
-        table.add_row(entry.name, entry.title, splits, escape(entry.here or "–"), sources)
+        where = shortened(entry.here) if entry.here else f"no: picojoule data fetch {entry.name}"
+        table.add_row(entry.name, entry.title, splits, escape(where), escape(sources))
     show(table)
 
 

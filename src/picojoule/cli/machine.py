@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 
 import torch
@@ -13,8 +12,9 @@ from rich.table import Table
 import picojoule
 from picojoule import data as datasets
 from picojoule.cli.options import AsJson
-from picojoule.cli.streams import show, show_json, tell
+from picojoule.cli.streams import shortened, show, show_json, tell
 from picojoule.io.extras import EXTRA_OF
+from picojoule.io.machine import cores
 from picojoule.kernels.torch_private import cpu_has_bfloat16
 
 
@@ -29,7 +29,7 @@ def examine(as_json: AsJson = False) -> None:
         return
     table = Table()
     for column in ("what", "here", "to get it"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column)
     for name, version in versions.items():
         table.add_row(name, version, "")
     for name, device in devices.items():
@@ -38,7 +38,8 @@ def examine(as_json: AsJson = False) -> None:
         remedy = f"pip install 'picojoule[{extra}]'" if missing else ""
         table.add_row(f"extra {extra}", f"lacks {', '.join(missing)}" if missing else "yes", escape(remedy))
     for name, place in data.items():
-        table.add_row(f"data {name}", escape(place or "no"), "" if place else f"picojoule data fetch {name}")
+        remedy = "" if place else f"picojoule data fetch {name}"
+        table.add_row(f"data {name}", escape(shortened(place) if place else "no"), remedy)
     show(table)
     lacking = sum(map(bool, extras.values())) + sum(place is None for place in data.values())
     tell("nothing is missing" if not lacking else "the last column has the command for each thing that is missing")
@@ -52,7 +53,7 @@ def _versions() -> dict[str, str]:
 def _devices() -> dict[str, str]:
     cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else "no"
     return {
-        "cores": f"{os.cpu_count()} ({torch.get_num_threads()} threads in PyTorch)",
+        "cores": f"{cores()}, of which PyTorch uses {torch.get_num_threads()}",
         "bfloat16 on the CPU": "native" if cpu_has_bfloat16() else "emulated, and so never taken by `precision = auto`",
         "CUDA": cuda,
         "MPS": "yes" if torch.backends.mps.is_available() else "no",

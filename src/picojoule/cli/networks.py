@@ -112,11 +112,9 @@ def evaluate(
             tell_all((bill.latex(layers) if latex else bill.csv(layers)).rstrip())
             return
         show(bill.table() if layers == "firing" else bill.sheet(layers).table())
-    print(
-        f"accuracy {result.accuracy:.2%}, cross-entropy {result.loss:.4f} on {result.samples:,} {result.split} images"
-    )
+    tell(f"accuracy {result.accuracy:.2%}, cross-entropy {result.loss:.4f} on {result.samples:,} {result.split} images")
     if footprint is not None:
-        print(footprint.line())
+        tell(footprint.line())
 
 
 def infer(

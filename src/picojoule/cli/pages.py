@@ -81,9 +81,9 @@ def show_run(
 
 @paper_app.command("list")
 def paper_list(into: PaperRuns = Path("runs/paper"), as_json: AsJson = False) -> None:
-    """List the experiments: what of the paper each makes, its runs, and about how long it takes on this machine.
+    """List the experiments: what of the paper each makes, its runs, and about how long it takes here and on a GPU.
 
-    Each network trains for a moment to find out, so this takes some seconds.
+    Each network trains for a moment to find out, so this takes some seconds. For a GPU it is arithmetic.
 
     Example: `picojoule paper list`
     """
@@ -94,13 +94,14 @@ def paper_list(into: PaperRuns = Path("runs/paper"), as_json: AsJson = False) ->
         show_json([line.to_dict() for line in lines])
     else:
         show(paper.table(lines).table())
+        tell(paper.remark(lines))
 
 
 @paper_app.command("run")
 def paper_run(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Of `picojoule paper list`, or `all`.")],
     scale: Annotated[
-        str, typer.Option(help="full (the paper's), small or mini (hours on 2 cores), or smoke.")
+        str, typer.Option(help="full (the paper's), small or mini (hours), quick (minutes) or smoke.")
     ] = "small",
     into: PaperRuns = Path("runs/paper"),
     out: Annotated[Path, typer.Option(help="Tables and figures go to OUT/NAME.")] = Path("paper"),
@@ -113,7 +114,7 @@ def paper_run(
 ) -> None:
     """Make tables and figures of the paper; the same command again does only what is missing.
 
-    Example: `picojoule paper run tradeoff-cnn7-adam --scale small`
+    Example: `picojoule paper run tradeoff-cnn7-adam --scale quick`
     """
     from picojoule import paper  # brings the plotting library, which few commands need
 

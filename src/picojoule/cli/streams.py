@@ -10,13 +10,14 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
 from picojoule.data import Progress as Transfer
+from picojoule.io.narrow import pieces
 from picojoule.io.tables import Shown, visible
 from picojoule.training.display import Throttle
 
@@ -66,19 +67,26 @@ def show_json(content: Any) -> None:
 def note(text: str) -> None:
     """Print a line on standard error; names in it may be anybody's, so no control character of theirs is sent.
 
+    A terminal gets it in as many lines as it takes, broken between words.
+
     Args:
         text: The line.
     """
-    print(visible(text), file=sys.stderr)
+    _print(text, sys.stderr)
 
 
 def tell(text: str) -> None:
-    """Print a line for people on standard output, without control characters.
+    """Print a line for people on standard output, without control characters; on a terminal, broken between words.
 
     Args:
         text: The line.
     """
-    print(visible(text))
+    _print(text, sys.stdout)
+
+
+def _print(text: str, stream: TextIO) -> None:
+    console, line = Console(file=stream), visible(text)
+    print("\n".join(pieces(line, console.width)) if console.is_terminal else line, file=stream)
 
 
 def tell_all(text: str) -> None:
@@ -88,7 +96,7 @@ def tell_all(text: str) -> None:
         text: The text.
     """
     for line in text.split("\n"):
-        tell(line)
+        print(visible(line))
 
 
 def show_path(path: Path) -> None:
@@ -98,6 +106,23 @@ def show_path(path: Path) -> None:
         path: The path.
     """
     print(visible(str(path)) if sys.stdout.isatty() else path)
+
+
+def shortened(place: str) -> str:
+    """Write the home folder at the beginning of a path as ~, as shells do.
+
+    Args:
+        place: A path, or any other text.
+
+    Returns:
+        The same place.
+
+    >>> shortened(str(Path.home() / ".cache" / "picojoule")), shortened("scikit-learn")
+    ('~/.cache/picojoule', 'scikit-learn')
+    """
+    with contextlib.suppress(RuntimeError, ValueError):  # there is no home, or the path is not below it
+        return str(Path("~", Path(place).relative_to(Path.home())))
+    return place
 
 
 def standard_output_kept() -> contextlib.AbstractContextManager[object]:

@@ -310,7 +310,7 @@ class EnergyReport:
             f"{self._everything()} {self.break_even()}.{self._unit()}",
         )
         for column in ("layer", "neurons", "synaptic operations", "energy", "share", "rate", "dead"):
-            table.add_column(column, justify="left" if column == "layer" else "right", overflow="fold")
+            table.add_column(column, justify="left" if column == "layer" else "right")
         for layer in self.layers:
             table.add_row(
                 escape(layer.layer.title),
@@ -346,7 +346,7 @@ class EnergyReport:
             return f"Everything together: – ({', '.join(self.unpriced)} not priced)."
         parts = ", ".join(f"{name} {share:.1%}" for name, share in self.shares.items())
         without = [f"{name}: –" for name in self.unpriced]
-        compared = "" if ratio is None else f", {ratio:.2f} times the dense ReLU twin's"
+        compared = "" if ratio is None else f", {ratio:.{2 if ratio < 0.1 else 3}g} times the dense ReLU twin's"
         return f"Everything together: {format_joules(total)} ({'; '.join(filter(None, [parts, *without]))}){compared}."
 
     def sheet(self, by: By = "firing") -> Sheet:

@@ -20,6 +20,8 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
 
+from picojoule.io.narrow import fitted
+
 WIDTH = 110
 """Columns of a table in a log or a notebook."""
 WIDEST = 200
@@ -52,12 +54,12 @@ def visible(text: str) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """A table for Rich that shows no control characters but Rich's own."""
+    """A table for Rich that breaks no number at any width, and shows no control characters but Rich's own."""
 
     table: Table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-        for segment in console.render(self.table, options):
+        for segment in console.render(fitted(self.table, console, options.max_width), options):
             if segment.control or segment.text == "\n":
                 yield segment
             else:
@@ -83,7 +85,7 @@ def as_text(table: Table, width: int = WIDTH) -> str:
     console = Console(width=width, color_system=None)
     with console.capture() as capture:
         console.print(Shown(table))
-    return capture.get().rstrip()
+    return "\n".join(line.rstrip() for line in capture.get().rstrip().split("\n"))
 
 
 class Estimate(NamedTuple):
@@ -256,17 +258,9 @@ class Sheet:
     def table(self) -> Table:
         """Return the table for Rich."""
         table = Table(title=escape(self.title) or None)
-        rows = self.shown()
         for index, title in enumerate(self.titles):
-            words = " ".join([title, *(row[index] for row in rows)]).split()
-            whole = index == 0 or not self.is_text(index)  # a number is never broken, nor the name of a row
-            table.add_column(
-                escape(title),
-                justify="left" if self.is_text(index) else "right",
-                overflow="fold",
-                min_width=max(map(len, words), default=0) if whole else 0,
-            )
-        for row in rows:
+            table.add_column(escape(title), justify="left" if self.is_text(index) else "right")
+        for row in self.shown():
             table.add_row(*map(escape, row))
         return table
 

@@ -30,7 +30,7 @@ class Area(Experiment):
 
     Attributes:
         full: The paper's setting.
-        small: A quicker setting, for the scales small and mini.
+        small: A quicker setting, for the scales small, mini and quick.
     """
 
     full: Tradeoff
@@ -38,7 +38,7 @@ class Area(Experiment):
 
     def recipes(self, scale: Scale) -> tuple[Recipe, ...]:
         """Return the runs that it needs (see `Experiment`)."""
-        source = self.small if scale.name in ("small", "mini") else self.full
+        source = self.small if scale.name in ("small", "mini", "quick") else self.full
         return (*source.baseline(scale), *source.curve(scale, "syn", 1))
 
     def results(self, context: Context) -> Results:

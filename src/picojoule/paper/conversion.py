@@ -29,7 +29,7 @@ from picojoule.runs.result import SplitResult
 STEPS = (1, 5, 10)
 _COEFFICIENT = 10
 """The coefficient of ((S − S0)/S0)²; ours, because the paper does not say."""
-_STAGES = {"full": (28, 0.85), "small": (6, 0.55), "mini": (6, 0.55), "smoke": (2, 0.6)}
+_STAGES = {"full": (28, 0.85), "small": (6, 0.55), "mini": (6, 0.55), "quick": (3, 0.4), "smoke": (2, 0.6)}
 """How many, and by what each lowers the budget of synaptic operations."""
 
 

@@ -47,6 +47,8 @@ class Grid:
 
 
 _FULL, _SMOKE = Grid(SIX, {1: STRENGTHS, 2: STRENGTHS}), Grid(ONLY_SYN, {1: (64,)})
+_QUICK = Grid((("syn", 1), ("total", 1)), {1: (4, 16, 64, 256)})
+"""The paper's penalty beside the usual one, from hardly any saving to almost all of it."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Tradeoff(Experiment):
         Args:
             scale: How much of it is run.
         """
-        return {"full": _FULL, "smoke": _SMOKE}.get(scale.name, self.small)
+        return {"full": _FULL, "quick": _QUICK, "smoke": _SMOKE}.get(scale.name, self.small)
 
     def has_setting(self, found: RunGroup) -> bool:
         """Return whether runs are of the same network, data set, optimizer and neurons, at whatever scale.

@@ -1,4 +1,4 @@
-"""How long each experiment would take on this machine, from a few training steps of each network."""
+"""How long each experiment would take: on this machine from a few training steps, on a GPU by arithmetic."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from picojoule.io.machine import cores
-from picojoule.io.tables import Column, Sheet
-from picojoule.paper import step_time
+from picojoule.io.tables import Cell, Column, Sheet
+from picojoule.paper import on_gpu, step_time
 from picojoule.paper.experiments import EXPERIMENTS, NamedExperiment
 from picojoule.paper.scales import SCALES, Scale, Size
 from picojoule.paper.settings import settings
@@ -20,6 +20,8 @@ from picojoule.runs.folder import Run
 
 _STARTING = 2.0
 """Seconds a run takes beside training and evaluation: its process, the data, its files."""
+_SHOWN: tuple[Size, ...] = ("full", "small", "mini", "quick")
+"""The scales of the table; smoke takes seconds."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -30,19 +32,19 @@ class Cost:
     Attributes:
         runs: All its runs.
         done: Those that are finished.
-        seconds: The time for all of it, as if nothing were done yet.
-
-    >>> str(Cost(37, 12, 5400)), str(Cost(0, 0, 0.2))
-    ('37 runs, 12 done, 1.5 h', '0 runs, 1 s')
+        seconds: The time for all of it on this machine, as if nothing were done yet.
+        gpu_seconds: The same on a GPU, as `on_gpu` reckons it.
     """
 
     runs: int
     done: int
     seconds: float
+    gpu_seconds: float
 
-    def __str__(self) -> str:
-        done = f", {self.done} done" if self.done else ""
-        return f"{self.runs} runs{done}, {duration(self.seconds)}"
+    def to_dict(self) -> dict[str, Any]:
+        """Return the cost as plain values."""
+        times = {"seconds": round(self.seconds, 1), "gpu_seconds": round(self.gpu_seconds, 1)}
+        return {"runs": self.runs, "done": self.done, **times}
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,18 @@ class Line:
             "title": named.title,
             "place": named.place,
             "labels": list(named.labels),
-            "scales": {
-                size: {"runs": estimate.runs, "done": estimate.done, "seconds": round(estimate.seconds, 1)}
-                for size, estimate in self.scales.items()
-            },
+            "scales": {size: cost.to_dict() for size, cost in self.scales.items()},
         }
+
+    def runs(self) -> str:
+        """Write how many runs there are at each scale.
+
+        >>> costs = {"full": Cost(255, 0, 9e6, 1e5), "small": Cost(37, 12, 3e4, 4e3), "smoke": Cost(2, 0, 10, 1)}
+        >>> Line(EXPERIMENTS["tradeoff-cnn7-adam"], costs).runs()
+        '255 full, 37 small (12 done)'
+        """
+        shown = [(size, cost) for size, cost in self.scales.items() if cost.runs and size in _SHOWN]
+        return ", ".join(f"{cost.runs} {size}" + (f" ({cost.done} done)" if cost.done else "") for size, cost in shown)
 
 
 def estimates(into: str | os.PathLike[str] = "runs/paper") -> tuple[Line, ...]:
@@ -81,9 +90,11 @@ def estimates(into: str | os.PathLike[str] = "runs/paper") -> tuple[Line, ...]:
     Returns:
         One line per experiment.
     """
-    step_times = {recipe.model.name: step_time.measure(recipe) for recipe in _one_each(settings().values())}
+    recipes = list(_one_each(settings().values()))
+    here = {recipe.model.name: step_time.measure(recipe) for recipe in recipes}
+    gpu = {recipe.model.name: on_gpu.on_gpu(recipe) for recipe in recipes}
     return tuple(
-        Line(named, {size: _estimate(named, scale, step_times, Path(into)) for size, scale in SCALES.items()})
+        Line(named, {size: _estimate(named, scale, here, gpu, Path(into)) for size, scale in SCALES.items()})
         for named in EXPERIMENTS.values()
     )
 
@@ -97,12 +108,44 @@ def table(lines: Iterable[Line]) -> Sheet:
     Returns:
         The table.
     """
-    columns = (Column("name"), Column("in the paper"), Column("what"), *(Column(size) for size in SCALES))
-    rows = (
-        (line.experiment.name, line.experiment.place, line.experiment.title, *map(str, line.scales.values()))
+    times = [_Time(size) for size in _SHOWN]
+    columns = (Column("name"), Column("what"), Column("runs"), times[0], _Time("full on a GPU"), *times[1:])
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            line.experiment.name,
+            f"{line.experiment.place}: {line.experiment.title}",
+            line.runs(),
+            line.scales["full"].seconds,
+            line.scales["full"].gpu_seconds,
+            *(line.scales[size].seconds for size in _SHOWN[1:]),
+        )
         for line in lines
     )
-    return Sheet(columns, tuple(rows))
+    return Sheet(columns, rows)
+
+
+def remark(lines: Iterable[Line]) -> str:
+    """Say what the times of the table are.
+
+    Args:
+        lines: One per experiment.
+
+    Returns:
+        A sentence or two.
+    """
+    smoke = duration(sum(line.scales["smoke"].seconds for line in lines))
+    counted = "1 core" if cores() == 1 else f"{cores()} cores"
+    return (
+        f"Times are estimates: on this machine, runs side by side on {counted}, from a few training steps; "
+        f"{on_gpu.ASSUMED}. The scale smoke takes {smoke} for all together."
+    )
+
+
+class _Time(Column):
+    """A column of durations."""
+
+    def show(self, cell: Cell) -> str:
+        return duration(cell) if isinstance(cell, float) else super().show(cell)
 
 
 def duration(seconds: float) -> str:
@@ -127,15 +170,22 @@ def _one_each(recipes: Iterable[Recipe]) -> Iterable[Recipe]:
     return {recipe.model.name: recipe for recipe in recipes}.values()
 
 
-def _estimate(named: NamedExperiment, scale: Scale, step_times: StepTimes, into: Path) -> Cost:
-    """Estimate the cost of one experiment at one scale, its runs side by side on all cores."""
+def _estimate(named: NamedExperiment, scale: Scale, here: StepTimes, gpu: StepTimes, into: Path) -> Cost:
+    """Estimate the cost of one experiment at one scale: here on all cores, on a GPU one run after another."""
     recipes = named.experiment.recipes(scale)
+    done = sum(Run.named(recipe.name, into).finished for recipe in recipes)
+    seconds, on_a_gpu = (
+        _seconds(recipes, times, at_once) + named.experiment.extra_seconds(scale, times)
+        for times, at_once in ((here, cores()), (gpu, 1))
+    )
+    return Cost(len(recipes), done, seconds, on_a_gpu)
+
+
+def _seconds(recipes: Iterable[Recipe], step_times: StepTimes, at_once: int) -> float:
+    """Estimate the time of runs, so many of them side by side; one comes after those that it starts from."""
     needed: dict[str, float] = {}
     ends: dict[str, float] = {}
-    for recipe in recipes:  # a run comes after those that it starts from
+    for recipe in recipes:
         needed[recipe.name] = _STARTING + step_times[recipe.model.name].training(recipe)
         ends[recipe.name] = needed[recipe.name] + max((ends[name] for name in recipe.needs.values()), default=0.0)
-    side_by_side = sum(needed.values()) / cores()
-    seconds = max(side_by_side, max(ends.values(), default=0.0)) + named.experiment.extra_seconds(scale, step_times)
-    done = sum(Run.named(name, into).finished for name in needed)
-    return Cost(len(recipes), done, seconds)
+    return max(sum(needed.values()) / at_once, max(ends.values(), default=0.0))

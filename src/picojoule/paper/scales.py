@@ -1,4 +1,4 @@
-"""Scales of an experiment: the paper's own, two for a small machine, and one that only shows that it works."""
+"""Scales of an experiment: the paper's own, three for a small machine, and one that only shows that it works."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from picojoule import data as datasets
 from picojoule.errors import PicojouleError, unknown
 from picojoule.recipe import Recipe
 
-Size = Literal["full", "small", "mini", "smoke"]
+Size = Literal["full", "small", "mini", "quick", "smoke"]
 SIZES: tuple[Size, ...] = get_args(Size)
 """The scales, the largest first."""
 STAND_IN = "digits"
@@ -28,6 +28,10 @@ _CIFAR_10: dict[Size, _Values] = {
         "data": {"limit": 5000, "limit_validation": 500, "limit_test": 2000, "augment": False},
         "training": {"epochs": 6, "batch_size": 25, **_ONE_CORE["training"]},
     },
+    "quick": {
+        "data": {"limit": 1000, "limit_validation": 100, "limit_test": 500, "augment": False},
+        "training": {"epochs": 4, "batch_size": 25, **_ONE_CORE["training"]},
+    },
 }
 _VALUES: dict[str, dict[Size, _Values]] = {
     "cnn7": {
@@ -37,6 +41,10 @@ _VALUES: dict[str, dict[Size, _Values]] = {
         },
         "mini": {
             "data": {"limit": 10_000, "limit_validation": 1000, "augment": False},
+            "training": {"epochs": 6, "batch_size": 25, **_ONE_CORE["training"]},
+        },
+        "quick": {
+            "data": {"limit": 4000, "limit_validation": 500, "limit_test": 2000, "augment": False},
             "training": {"epochs": 6, "batch_size": 25, **_ONE_CORE["training"]},
         },
     },
@@ -57,7 +65,8 @@ class Scale:
     """How much of an experiment is run.
 
     Attributes:
-        name: "full" (the paper's), "small" (baselines near the paper's), "mini" (for side experiments) or "smoke".
+        name: "full" (the paper's), "small" (baselines near the paper's), "mini" (for side experiments), "quick" (a
+            trade-off of CNN7 in minutes) or "smoke".
         seeds: The seeds of each setting.
         replaced: Data sets that are missing, in whose place the stand-in is taken.
     """

@@ -25,7 +25,7 @@ _BASES = {
 }
 _PRINTED = "resnet18"
 """The network of the paper's table."""
-_ROUNDS = {"full": (100, 50), "small": (50, 8), "mini": (50, 8), "smoke": (2, 2)}
+_ROUNDS = {"full": (100, 50), "small": (50, 8), "mini": (50, 8), "quick": (20, 4), "smoke": (2, 2)}
 """Images in a batch, and steps of each kind."""
 _PENALTIES: dict[str, PenaltyKind | None] = {"none": None, "syn": "syn", "total": "total", "balance": "balance"}
 

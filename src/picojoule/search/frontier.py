@@ -184,10 +184,12 @@ class Frontier:
 
     def table(self) -> Table:
         """Return the curve as a table for the terminal, with figures of the test split."""
-        table = Table(title=f"Frontier: {len(self.runs)} points for {self.cost:.2f} times the epochs of one run")
-        for heading in ("λ'", "epochs so far", "test accuracy", "energy per image", "of the baseline's", "run"):
-            name = heading == "run"  # whole, to be copied
-            table.add_column(heading, justify="left" if name else "right", overflow="fold", no_wrap=name)
+        table = Table(
+            title=f"Frontier: {len(self.runs)} points for {self.cost:.2f} times the epochs of one run",
+            caption="On the test images: accuracy, energy per image and its share of the baseline's; epochs so far.",
+        )
+        for heading in ("λ'", "epochs", "accuracy", "energy", "share", "run"):
+            table.add_column(heading, justify="left" if heading == "run" else "right")
         content = self.to_dict()
         for point in content["points"]:
             test = point["test"]

@@ -352,7 +352,7 @@ class Synapses(Mapping[str, Layer]):
             f"Fed by the input, outside ψ: {self.encoder_macs:,} multiply-accumulates.{self._apart()}",
         )
         for column in ("layer", "map", "neurons", "ψ", "synapses", "share"):
-            table.add_column(column, justify="left" if column == "layer" else "right", overflow="fold")
+            table.add_column(column, justify="left" if column == "layer" else "right")
         for layer in self._layers.values():
             low, high = layer.fan_out.min().item(), layer.fan_out.max().item()
             table.add_row(

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from picojoule.energy.units import format_joules
 from picojoule.io.background import run_in_thread
@@ -79,12 +79,13 @@ class Display:
         if sys.stderr.isatty():
             self._progress = Progress(
                 TextColumn("[bold]{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
+                BarColumn(bar_width=None),
+                TaskProgressColumn(),
                 TextColumn("{task.fields[state]}"),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
                 auto_refresh=False,
+                expand=True,  # the bar takes what the words leave
             )
             self._progress.start()
             total = recipe.training.epochs * batches
@@ -96,7 +97,7 @@ class Display:
     def step(self, epoch: int, batch: int, loss: float, accuracy: float) -> None:
         """Move the bar on (see `Reporter`)."""
         if self._progress is not None:
-            state = f"epoch {epoch + 1} loss {loss:.3f} accuracy {accuracy:.1%}"
+            state = f"epoch {epoch + 1} loss {loss:.2f} accuracy {accuracy:.1%}"
             done, redraw = epoch * self._batches + batch, self._redrawing.due()
             self._progress.update(self._task, completed=done, state=state, refresh=redraw)
 

@@ -123,7 +123,7 @@ def test_a_table_where_somebody_watches(jobs: list[Job], shown: Callable[[list[J
     assert "5 runs: 1 done, 1 running, 2 waiting, 1 failed; about 0:00:38 left" in table
     for job in jobs:
         assert job.recipe.name in table
-    for words in ("[brackets] stay", "the [red]disk is full", "2/3", "47%", "starting", "accuracy "):
+    for words in ("[brackets] stay", "the [red]disk is full", "2/3", "47%", "starting", "accuracy, energy"):
         assert words in table, words
 
 

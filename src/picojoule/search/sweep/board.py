@@ -26,6 +26,12 @@ _FRAME = 8
 """Lines of the terminal that are not rows: title, head, rules, what is left out, and a little air."""
 
 
+_ACCURACY = "accuracy "
+"""How a result begins."""
+_RESULT = len("100.0%, 99.9 µJ")
+"""Columns of the table that hold any result whole; why a run failed is said below the table too."""
+
+
 class Board:
     """A table of all runs of a sweep (done, running with epoch and percent, waiting or failed) and of the time left.
 
@@ -150,10 +156,10 @@ class Board:
         hidden = Counter(_state(job) for job in self._jobs if job not in shown)
         caption = ", ".join(f"{count} {state}" for state, count in hidden.items())
         table = Table(title=self.summary(), caption=caption and f"and {caption}", title_justify="left")
-        table.add_column("run", overflow="ellipsis", no_wrap=True, ratio=3)
+        table.add_column("run", overflow="ellipsis", no_wrap=True, ratio=1)
         for title in ("state", "epoch", "trained"):
             table.add_column(title, no_wrap=True, justify="left" if title == "state" else "right")
-        table.add_column("result", overflow="ellipsis", no_wrap=True, ratio=2)
+        table.add_column("accuracy, energy", overflow="ellipsis", no_wrap=True, min_width=_RESULT)
         for job in shown:
             state = _state(job)
             epochs = job.recipe.training.epochs
@@ -163,7 +169,7 @@ class Board:
                 Text(state, style=_STYLES[state]),
                 f"{min(job.epoch + 1, epochs)}/{epochs}" if under_way else "",
                 f"{job.share:.0%}" if under_way or job.share else "",
-                Text(visible(job.reason) or self._results.get(job.run.path.name, "")),
+                Text(visible(job.reason) or self._results.get(job.run.path.name, "").removeprefix(_ACCURACY)),
             )
         return table
 
@@ -193,7 +199,7 @@ def _result(job: Job) -> str:
     """Write accuracy and energy of a finished run."""
     test = job.run.result.test
     energy = "" if test.joules is None else f", {format_joules(test.joules)}"
-    return f"accuracy {test.accuracy:.1%}{energy}"
+    return f"{_ACCURACY}{test.accuracy:.1%}{energy}"
 
 
 def _duration(seconds: float) -> str:
