@@ -105,8 +105,18 @@ def test_complex_weights() -> None:
 
 @pytest.mark.parametrize("way", [to_nir, events.compile])
 def test_a_division_by_zero(way: Callable[..., object]) -> None:
-    with pytest.raises(pj.PicojouleError, match=r"division by zero|something else than its graph"):
+    with pytest.raises(pj.PicojouleError, match=r"division by zero|values that are not numbers"):
         way(Net(lambda n, z: n.last(z / 0)).eval(), torch.zeros(1, 4))
+
+
+def test_weights_that_are_not_numbers() -> None:
+    net = Net(lambda n, z: n.last(z)).eval()
+    with torch.no_grad():
+        net.last.weight[0, 0] = torch.nan
+    with pytest.raises(
+        pj.PicojouleError, match=r"values that are not numbers \(nan\).*weights and statistics that are"
+    ):
+        events.compile(net, torch.zeros(1, 4))
 
 
 @pytest.mark.parametrize("way", EXPORTS)

@@ -81,6 +81,8 @@ OF_SPIKES: dict[str, Callable[..., Any]] = {
     "table": lambda m, s: m.p[s.argmax(1)],
     "statistic of shifted spikes": lambda m, s: torch.logsumexp(s + m.p[0], 1),
     "norm of one difference": lambda m, s: (s - m.p[0]).norm(dim=1),
+    "largest of shifted spikes": lambda m, s: (s[:, None] + m.p).amax(-1),
+    "nearest": lambda m, s: (s[:, None] * m.p).sub(0.5).min(-1).values,
     "lerp": lambda m, s: torch.lerp(s, m.p[0].to(s.dtype), 0.5),
     "in an object": lambda m, s: Result(torch.fft.rfft(s)),
     "in a dictionary": lambda m, s: {"logits": [torch.fft.rfft(s)]},

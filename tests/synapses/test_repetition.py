@@ -208,3 +208,20 @@ def test_a_map_of_the_same_size_has_a_psi_for_each_size_of_the_input() -> None:
         layer = trace(Decoder(), torch.zeros(1, 1, size))["spike"]
         assert layer.shape == (1, 4)
         assert layer.synapses == 5 * size
+
+
+def by_drawn_indices(m: Recurrent, current: Tensor) -> Tensor:
+    result: Tensor = m.head(m.spike(current)[:, torch.randperm(8)])
+    return result
+
+
+def by_drawn_columns(m: Recurrent, current: Tensor) -> Tensor:
+    order = torch.randint(8, (8,))
+    result: Tensor = m.head(m.spike(current).index_select(1, order))
+    return result
+
+
+@pytest.mark.parametrize("way", [by_drawn_indices, by_drawn_columns])
+def test_an_order_that_is_drawn_in_every_call_is_refused(way: Callable[..., Tensor]) -> None:
+    with pytest.raises(PicojouleError, match="numbers that are drawn in every call"):
+        trace(Recurrent(way, recurrent=False), torch.zeros(2, 4))

@@ -38,7 +38,7 @@ def constants_in(name: str, call: Call, origin: Origin) -> Origin:
     if name in _SHIFTING and constants and spikes:
         found |= Origin.SHIFTED
     if (name in SCALING or name in _SHIFTING) and origin & ~Origin.INPUT and _meets_several(call, constants):
-        found |= Origin.WEIGHTED
+        found |= Origin.WEIGHTED | Origin.SPREAD
     if origin & Origin.SHIFTED and bare(name) in ELEMENTWISE:
         found |= Origin.WEIGHTED
     if spikes and (name == "batch_norm" or (name in SCALING and any(map(_is_element, call.args)))):

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from picojoule.synapses.pass_state import PassState
 from picojoule.synapses.rules.passing import READING
-from picojoule.synapses.rules.readout import ADDING, STATISTICS, bare
+from picojoule.synapses.rules.readout import ADDING, ORDERING, STATISTICS, bare
 from picojoule.synapses.rules.synaptic import UNCOUNTED
 from picojoule.synapses.tags import INERT, STRANGE, Origin, Tag, tensors_in
 
@@ -56,14 +56,34 @@ def refuse_product(state: PassState, name: str) -> NoReturn:
 
 
 def refuse_weighted_sum(state: PassState, name: str, tag: Tag) -> None:
-    """Refuse a sum of elements that were multiplied by constants: synapses written by hand."""
-    statistic = bare(name) in STATISTICS and tag.origin & ~(INERT | Origin.WEIGHTED) != Origin.INPUT
+    """Refuse a sum of elements that were multiplied by constants, or a vote among them: synapses written by hand."""
+    statistic = bare(name) in STATISTICS and tag.origin & ~(INERT | Origin.WEIGHTED | Origin.SPREAD) != Origin.INPUT
     weighted = Origin.WEIGHTED | Origin.SHIFTED if statistic else Origin.WEIGHTED  # a statistic is not linear
     if tag.origin & weighted and (bare(name) in ADDING or statistic):
         state.refuse(
             f"{name} {state.where()} adds up values that were multiplied by constants or compared with them, which "
             "are synapses written by hand: write them with nn.Linear or a convolution, or put the constants into "
             "the weights that follow"
+        )
+    if tag.origin & Origin.SPREAD and bare(name) in ORDERING and "softm" not in name:
+        state.refuse(
+            f"{name} {state.where()} compares values that met several constants each, which are synapses written by "
+            "hand: write them with nn.Linear or a convolution"
+        )
+
+
+_CHOOSING = frozenset("__getitem__ __setitem__ gather index index_select take take_along_dim".split())
+"""Operations that take elements by their numbers."""
+
+
+def refuse_drawn_order(state: PassState, name: str, tag: Tag, others: Any, kwargs: dict[str, Any]) -> None:
+    """Refuse to choose among spikes by numbers that are drawn in the forward pass."""
+    if name not in _CHOOSING or not tag.origin & Origin.SPIKES:
+        return
+    if any(state.tags.get(tensor).origin & Origin.RANDOM for tensor in tensors_in((others, kwargs))):
+        state.refuse(
+            f"{name} {state.where()} takes spikes by numbers that are drawn in every call, so the synapses that a "
+            "spike reaches differ: draw the numbers once and keep them in a buffer"
         )
 
 

@@ -39,6 +39,7 @@ from picojoule.synapses.recording import Recording
 from picojoule.synapses.refusals import (
     refuse_changed_constants,
     refuse_detached_sum,
+    refuse_drawn_order,
     refuse_operation,
     refuse_output,
     refuse_product,
@@ -128,6 +129,7 @@ class StructuralPass(TorchFunctionMode):
         if name in SCALING and any(map(self._is_matrix, (*args, *kwargs.values()))):
             refuse_product(state, name)  # a linear layer written as product and sum
         refuse_weighted_sum(state, name, tag)
+        refuse_drawn_order(state, name, tag, args[1:], kwargs)
         return self._on_activations(operation, tag)
 
     def _inside_neuron(self, operation: _Operation, active: bool) -> Any:
@@ -197,7 +199,7 @@ class StructuralPass(TorchFunctionMode):
             out, tag = analog_result(state, name, operation.target, out, tag)
         elif tag.origin & (Origin.SPIKES | Origin.OPAQUE):
             tag = self._tag_without_rule(name, call, tag)
-        elif tag.origin & ~(INERT | Origin.WEIGHTED) == Origin.INPUT:
+        elif tag.origin & ~(INERT | Origin.WEIGHTED | Origin.SPREAD) == Origin.INPUT:
             # Anything done to pixels leaves pixels: an analog value everywhere.
             for leaf in tree_leaves((out, operation.target)):
                 if isinstance(leaf, Tensor) and leaf.is_floating_point():
@@ -242,7 +244,7 @@ class StructuralPass(TorchFunctionMode):
             Origin.OPAQUE
             | costly
             | tag.origin & (Origin.WEIGHT | Origin.SHIFTED | Origin.WEIGHTED | Origin.COSTLY | Origin.UNSEEN)
-            | tag.origin & (Origin.RESCALED | Origin.SUMMED)
+            | tag.origin & (Origin.RESCALED | Origin.SUMMED | Origin.SPREAD)
         )
         if tag.origin & STRANGE and name in state.passing:
             blame = f"{name} with a tensor that is no buffer of the model {state.where()}"

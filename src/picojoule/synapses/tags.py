@@ -39,6 +39,8 @@ class Origin(enum.Flag):
     """Beside SPIKES: with constants added or subtracted, element by element."""
     WEIGHTED = enum.auto()
     """With constants in it, a number for each element, so that adding up the elements would make synapses of them."""
+    SPREAD = enum.auto()
+    """Beside WEIGHTED: an element met several constants, so that comparing the results makes synapses of them too."""
     RESCALED = enum.auto()
     """Beside SPIKES: times numbers that weights behind them could take up, a batch norm's or elements of a table."""
     SUMMED = enum.auto()

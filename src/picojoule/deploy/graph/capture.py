@@ -35,12 +35,22 @@ def network_of(model: nn.Module, destination: Destination) -> nn.Module:
         The network itself.
 
     Raises:
-        PicojouleError: If it is not an `nn.Module`.
+        PicojouleError: If it is not an `nn.Module`, or has weights without values (on the device "meta").
     """
     model = unwrap(model)
     if not isinstance(model, nn.Module):
         raise PicojouleError(f"{destination.name} needs an nn.Module, not {type(model).__name__}: give it the network")
+    empty = next((name for name, tensor in model.state_dict().items() if _is_meta(tensor)), None)
+    if empty is not None:
+        raise PicojouleError(
+            f"{empty!r} is on the device 'meta' and has no values, so {destination.name} has nothing to take: give the "
+            "model its weights, as with model.to_empty(device='cpu') and model.load_state_dict(...)"
+        )
     return model
+
+
+def _is_meta(value: object) -> bool:
+    return isinstance(value, Tensor) and value.is_meta
 
 
 def refuse_hooks(model: nn.Module, destination: Destination) -> None:
@@ -135,13 +145,18 @@ def shaped_layer_graph(model: nn.Module, shape: tuple[int, ...], destination: De
 
     Raises:
         PicojouleError: If the forward pass cannot be followed, fails for a single sample, computes in a lower precision
-            than float32, returns anything but one tensor, or returns something else than its graph.
+            than float32, returns anything but one tensor of numbers, or returns something else than its graph.
     """
     refuse_hooks(model, destination)
     with evaluating(model):
         noise = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
         noise = noise.to(next(model.parameters(), noise))
         expected = _answer(model, noise.clone(), destination)
+        if isinstance(expected, Tensor) and bool(expected.isnan().any()):
+            raise PicojouleError(
+                f"{type(model).__name__} answers with values that are not numbers (nan), so nothing can be compared "
+                f"with it: give it weights and statistics that are finite{destination.otherwise}"
+            )
         graph = layer_graph(model, destination)
         answer = _propagate_shapes(model, graph, noise.clone(), destination)
         if not isinstance(expected, Tensor) or not isinstance(answer, Tensor) or not torch.equal(expected, answer):
