@@ -177,6 +177,8 @@ def centred(making: Making) -> nn.Module:
 def functional(making: Making) -> nn.Module:
     """Weights as bare parameters or buffers, multiplied in one of many ways."""
     chance, n = making.chance, making.shape[-1]
+    if n == 1:
+        raise TooSmall  # an einsum over a single term runs as a product element by element, of which nobody can tell
     out = chance.choice([2, 3, 5])
     weight: Tensor = torch.randn(out, n) * n**-0.5
     weight = weight if chance.random() < 0.4 else nn.Parameter(weight)

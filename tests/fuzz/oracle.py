@@ -83,6 +83,8 @@ class Oracle(Shadows, TorchDispatchMode):
                 self.inside += 1
                 for leaf in (leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)):
                     shadow = self.get(leaf)
+                    if shadow.any(SPIKE) and shadow.any(LOST):
+                        self.lost.append("spikes reach neurons through an operation that was not followed")
                     self.unit_synops += float((shadow.counts * (shadow.bits & SPIKE).ne(0)).sum())
 
         handles = [module.register_forward_hook(fired(name)) for name, module in neurons.items()]
@@ -248,6 +250,7 @@ class Oracle(Shadows, TorchDispatchMode):
             return
         (values, x), analog = spiking[0], right if spiking[0][1] is left else left
         if len(spiking) > 1 or name == "div" or x.union != SPIKE or analog.union & LOST or not _are(values, x.counts):
+            self.lost.append("a gate of which it cannot be told what it lets through")
             self._lose(name, (left, right), out)
             return
         self.synops += float(x.counts.expand(out.shape).sum())

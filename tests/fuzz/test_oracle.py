@@ -25,11 +25,11 @@ class Fed(nn.Module):
         return self.after(self.spike(x))
 
 
-def consulted(after: Callable[[Tensor], Tensor], *shape: int) -> Oracle:
+def consulted(after: Callable[[Tensor], Tensor], *shape: int, **neurons: nn.Module) -> Oracle:
     model, x = Fed(after), torch.ones(shape)
     oracle = Oracle()
     oracle.mark_input(x)
-    with torch.no_grad(), oracle.watched({"spike": model.spike}):
+    with torch.no_grad(), oracle.watched({"spike": model.spike, **neurons}):
         model(x)
     return oracle
 
@@ -102,6 +102,9 @@ def test_weights_that_meet_the_input_or_currents_are_multiplied() -> None:
 
 def test_what_cannot_be_followed_is_no_count() -> None:
     assert consulted(lambda z: F.linear(z.softmax(-1), W), 1, 4).lost
+    assert consulted(lambda z: z * z.softmax(-1), 1, 4).lost
+    fire = pj.Spike(0.5)
+    assert consulted(lambda z: fire(z.sign()), 1, 4, fire=fire).lost
     assert consulted(lambda z: (z.unsqueeze(1) * torch.randn(3, 4)).cumsum(-1)[..., -1], 1, 4).hidden
 
 
