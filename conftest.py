@@ -41,6 +41,22 @@ _DOCUMENTS = ["README.md", "docs/*.md", "docs/*/*.md"]
 pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=_DOCUMENTS).pytest()
 
 
+_TRAINS = (
+    "docs/how-to/own.md",
+    "docs/reference/all-of-picojoule.md",
+    "docs/tutorials/first-network.md",
+    "src/picojoule/search/frontier.py::picojoule.search.frontier.frontier",
+)
+"""Documents and examples that train for seconds."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the examples that train to the slow tests: a document has no place for a mark."""
+    for item in items:
+        if item.nodeid.startswith(_TRAINS):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A run for the examples that need one: CNN7 on ten digits, without a penalty, which takes a second."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import picojoule as pj
 from networks import CASES, Chain, laid_out, linear, relayed
-from paper_networks import PAPERS
+from paper_networks import SMALLEST_FIRST
 from picojoule.errors import PicojouleError
 from picojoule.neurons.surrogate import S3NN, SURROGATES
 from picojoule.spikes.layout import TimeLayout
@@ -147,7 +147,7 @@ def test_the_normalised_penalty_is_one_when_everything_fires(name: str, kind: An
     assert raw(activity).item() == pytest.approx(steps * raw.at_one, rel=1e-6)
 
 
-@pytest.mark.parametrize("model", PAPERS)
+@pytest.mark.parametrize("model", SMALLEST_FIRST)
 @pytest.mark.parametrize("psi", ["uniform", "paper"])
 def test_penalties_at_one_are_the_networks_integers(model: str, psi: Any) -> None:
     net = pj.zoo.create(model)

@@ -17,7 +17,7 @@ import torch
 
 import picojoule as pj
 from command_line import COMMANDS
-from paper_networks import PAPERS
+from paper_networks import SMALLEST_FIRST
 from picojoule.cli import main
 
 
@@ -93,7 +93,11 @@ LAYER_FIELDS = "name shape neurons synapses psi_min psi_max kind".split()
 
 
 @pytest.mark.parametrize(
-    ("model", "psi"), [("cnn7", "uniform"), ("cnn7", "paper"), *((model, "exact") for model in PAPERS)]
+    ("model", "psi"),
+    [
+        *(("cnn7", psi) for psi in ("uniform", "paper", "exact")),
+        *(pytest.param(model, "exact", marks=pytest.mark.slow) for model in ("vgg11", "resnet18")),
+    ],
 )
 def test_profile_as_json(run: Run, model: str, psi: Any) -> None:
     outcome = run("profile", model, "--psi", psi, "--json")
@@ -132,7 +136,7 @@ def test_profile_without_psi_is_exact(run: Run) -> None:
 # -------------------------------------------------------------------------------------------------------- profile table
 
 
-@pytest.mark.parametrize("model", PAPERS)
+@pytest.mark.parametrize("model", SMALLEST_FIRST)
 def test_profile_as_a_table(run: Run, model: str) -> None:
     outcome = run("profile", model, "--psi", "uniform")
     assert outcome.status == 0

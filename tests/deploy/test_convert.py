@@ -19,12 +19,13 @@ from typer.testing import CliRunner
 import picojoule as pj
 import tiny
 from networks import conv_ops
-from paper_networks import PAPERS
+from paper_networks import SMALLEST_FIRST
 from picojoule import cli, zoo
 from picojoule.deploy.convert import Affine, convert
 from picojoule.neurons.time_steps import present
 
-each_model = pytest.mark.parametrize("name", PAPERS)
+SLOW = pytest.mark.slow
+each_model = pytest.mark.parametrize("name", SMALLEST_FIRST)
 
 
 def settle(net: nn.Module, images: Tensor) -> nn.Module:
@@ -73,7 +74,10 @@ def test_every_zoo_network_in_one_step_is_the_quantised_one(name: str) -> None:
     assert not any(isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d | nn.Dropout) for m in converted.modules())
 
 
-@pytest.mark.parametrize(("name", "psi"), [("cnn7", "exact"), ("resnet18", "exact"), ("vgg11", "paper")])
+@pytest.mark.parametrize(
+    ("name", "psi"),
+    [("cnn7", "exact"), pytest.param("resnet18", "exact", marks=SLOW), pytest.param("vgg11", "paper", marks=SLOW)],
+)
 def test_psi_is_that_of_the_quantised_network(name: str, psi: Any) -> None:
     net = zoo.create(name, neuron=pj.QuantizedReLU)
     example = torch.zeros(1, *net.input_shape)

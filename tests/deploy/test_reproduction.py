@@ -146,13 +146,13 @@ def counting(self: Any, x: Tensor) -> Tensor:
     return answer
 
 
-@pytest.mark.parametrize("way", [to_nir, to_onnx])
+@pytest.mark.parametrize("way", [to_nir, pytest.param(to_onnx, marks=pytest.mark.slow)])
 def test_what_is_no_function_of_its_input_is_not_exported(way: Callable[..., object]) -> None:
     with pytest.raises(pj.PicojouleError, match="its second forward pass gives another output than its first"):
         way(Around(counting).eval(), torch.zeros(1, *SHAPE))
 
 
-@pytest.mark.parametrize("way", [to_nir, to_onnx])
+@pytest.mark.parametrize("way", [to_nir, pytest.param(to_onnx, marks=pytest.mark.slow)])
 def test_a_network_that_treats_a_single_image_otherwise_is_not_exported(way: Callable[..., object]) -> None:
     net = Around(lambda self, x: self.net(x) if x.shape[0] == 1 else 2 * self.net(x))
     with pytest.raises(pj.PicojouleError, match="for a batch of one, its output is off by"):
@@ -191,6 +191,7 @@ def test_an_engine_that_counts_otherwise_is_refused(monkeypatch: pytest.MonkeyPa
         events.compile(net, torch.zeros(1, *SHAPE), weights=weights)
 
 
+@pytest.mark.slow
 def test_a_file_of_another_network_is_not_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     old = tmp_path / "net.nir"
     old.write_text("before")
@@ -214,6 +215,7 @@ def test_a_file_of_another_network_is_not_written(monkeypatch: pytest.MonkeyPatc
     assert old.read_text() == "before"
 
 
+@pytest.mark.slow
 def test_without_onnxruntime_the_reference_executes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     net = network()
@@ -228,6 +230,7 @@ def test_without_onnxruntime_the_reference_executes(monkeypatch: pytest.MonkeyPa
     assert list(executed[0].spikes) == ["1", "5"]
 
 
+@pytest.mark.slow
 def test_a_layer_that_has_the_name_of_the_output() -> None:
     net = nn.Sequential()
     for name, part in {"first": nn.Linear(4, 3), "logits": pj.Spike(0.1), "images": nn.Linear(3, 2)}.items():
@@ -320,7 +323,7 @@ def test_samples_are_noise_and_the_example() -> None:
     assert probes(torch.ones(1, 3, dtype=torch.long)).dtype == torch.long
 
 
-@pytest.mark.parametrize("way", ["events", "nir", "onnx"])
+@pytest.mark.parametrize("way", ["events", "nir", pytest.param("onnx", marks=pytest.mark.slow)])
 def test_the_network_is_left_as_it_was(way: str) -> None:
     net = network().train()
     with COMPUTED["weight norm, old"](net):

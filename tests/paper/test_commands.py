@@ -30,6 +30,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     return command
 
 
+@pytest.mark.slow
 def test_a_table_is_printed_and_written(command: Command) -> None:
     status, out, _ = command("run", "totals", "layers-cnn7")
     assert status == 0

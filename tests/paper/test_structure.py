@@ -16,6 +16,7 @@ def results(name: str, folder: Path) -> Results:
     return find(name).experiment.results(Context(SCALES["full"], folder, print))
 
 
+@pytest.mark.slow
 def test_the_totals_are_the_papers(tmp_path: Path) -> None:
     rows = results("totals", tmp_path).tables["totals"].rows
     compared = [row for row in rows if row[4] != ""]

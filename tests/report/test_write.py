@@ -45,6 +45,7 @@ def report(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
     return write(folder, tmp_path_factory.mktemp("out") / "report")
 
 
+@pytest.mark.slow
 def test_every_chart_is_a_picture_in_three_forms(report: Report) -> None:
     names = {path.stem for path in report.files if path.parent.name == "figures"}
     assert names == {

@@ -120,6 +120,7 @@ def test_every_command_takes_own_data(here: Path, command: Command, name: str) -
     assert Path(out.strip()).is_file()
 
 
+@pytest.mark.slow
 def test_sweeps_frontiers_budgets_picks_and_reports_take_own_data(here: Path, command: Command) -> None:
     pictures(here / "photos")
     Path("recipe.toml").write_text(recipe("folder:photos").to_toml())

@@ -328,6 +328,7 @@ def test_a_budget_counts_everything_if_it_is_told_to(tmp_path: Path, caplog: pyt
         pj.fit(budgeted("penalty.budget_on=total", "energy.hardware=loihi"), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_with_a_budget_goes_back_from_two_epochs_of_silence(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

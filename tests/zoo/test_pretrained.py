@@ -89,6 +89,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         _ = Run.at("cnn7/fashion-mnist-baseline").weights
 
 
+@pytest.mark.slow
 def test_a_shipped_network_is_exported_without_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from paper_networks import PAPERS
+from paper_networks import PAPERS, SMALLEST_FIRST
 from picojoule import zoo
 from picojoule.errors import PicojouleError
 from picojoule.neurons.lif import IF, LIF
@@ -150,7 +150,7 @@ def test_he_initialisation_for_relu(model: tuple[str, zoo.ZooModel]) -> None:
         assert abs((standardised**4).mean() - 3) < 5 * math.sqrt(96 / n)
 
 
-@each_model
+@pytest.mark.parametrize("name", SMALLEST_FIRST)
 def test_gradients_reach_every_parameter(name: str) -> None:
     torch.manual_seed(0)
     net = zoo.create(name).train()
@@ -225,9 +225,9 @@ def test_fewer_than_one_class_or_channel_is_refused(name: str, bad: dict[str, An
 @pytest.mark.parametrize(
     ("name", "neuron", "steps"),
     [
-        *(("cnn7", neuron, steps) for neuron, steps in ((IF, 1), (IF, 3), (LIF, 2), (QuantizedReLU, 1))),
-        ("vgg11", LIF, 2),
-        ("resnet18", IF, 3),
+        *(("cnn7", neuron, steps) for neuron, steps in ((IF, 3), (LIF, 2), (QuantizedReLU, 1))),
+        pytest.param("vgg11", LIF, 2, marks=pytest.mark.slow),
+        pytest.param("resnet18", IF, 3, marks=pytest.mark.slow),
     ],
 )
 def test_psi_is_the_same_for_every_neuron_and_number_of_steps(name: str, neuron: Any, steps: int) -> None:
@@ -240,7 +240,7 @@ def test_psi_is_the_same_for_every_neuron_and_number_of_steps(name: str, neuron:
     assert over_time.encoder_macs == steps * reference.encoder_macs
 
 
-@each_model
+@pytest.mark.parametrize("name", SMALLEST_FIRST)
 def test_over_time_is_one_step_after_the_other_with_the_mean_of_the_logits(name: str) -> None:
     """With neurons that forget everything, each step is the network of one step."""
     torch.manual_seed(0)

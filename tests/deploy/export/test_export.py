@@ -25,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> pj.Run:
     return pj.fit(recipe, tmp_path_factory.mktemp("runs"))
 
 
-@pytest.mark.parametrize("to", pj.export.names())
+@pytest.mark.parametrize("to", ["nir", pytest.param("onnx", marks=pytest.mark.slow)])
 def test_a_trained_run_keeps_the_bounds(run: pj.Run, command: Command, tmp_path: Path, to: Any) -> None:
     """Layer by layer, end to end (1 spike in 10 000) and by class (99.9 % of 1 000 images), of a network that works."""
     status, out, err = command("export", str(run.path), "--trust", "--to", to, "--out", str(tmp_path / f"digits.{to}"))

@@ -48,6 +48,7 @@ def test_the_networks_of_the_other_tests(name: str) -> None:
         torch.testing.assert_close(torch.from_numpy(execute(part.numpy(), None)["logits"]), net(part).detach())
 
 
+@pytest.mark.slow
 def test_nothing_of_the_machine_is_in_the_file() -> None:
     net = CASES["pooled"].build()
     content = to_onnx(net, torch.zeros(1, *CASES["pooled"].input_shape))
@@ -88,6 +89,7 @@ class FixesItsBatch(nn.Sequential):
         return y * len(x)
 
 
+@pytest.mark.slow
 def test_a_fixed_batch_size_is_refused() -> None:
     with pytest.raises(pj.PicojouleError, match="FixesItsBatch fixes the size of the batch"):
         to_onnx(FixesItsBatch(nn.Linear(3, 3), pj.Spike()), torch.zeros(1, 3))
@@ -110,6 +112,7 @@ def test_other_neurons(kind: str) -> None:
         to_nir(net, images[:1])
 
 
+@pytest.mark.slow
 def test_two_outputs_are_refused() -> None:
     class Two(nn.Sequential):
         def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -102,7 +102,9 @@ def test_it_is_read_elsewhere(name: str, reader: str, files: Callable[[str], Pat
 
 
 @WRITES
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if "lif" in name else ()) for name in CASES]
+)
 def test_neurons_that_a_reader_has_not_are_refused(name: str) -> None:
     net, images = network(name)
     for reader in sorted(ALL - CASES[name].readers):
