@@ -66,7 +66,9 @@ def original() -> Path:
     for name in ("picture.png", "picture.jpg"):
         Image.fromarray(pixels).save(root / name)
     with quiet_streams():
-        pj.infer(root / "run", [root / "picture.png"])  # the engine is compiled here, not in the time of a case
+        pj.infer(
+            root / "run", [root / "picture.png"], trust=True
+        )  # the engine is compiled here, not in the time of a case
     (root / "data").mkdir()
     (root / "elsewhere").mkdir()
     (root / "elsewhere" / "note.txt").write_text("mine", encoding="utf-8")
