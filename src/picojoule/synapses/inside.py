@@ -43,7 +43,7 @@ class InnerSynapses:
     def arrive(self, args: Any, kwargs: Any) -> None:
         """Count what arrives: a hook before the module runs."""
         state, (x, *states) = self._state, _tensors((args, kwargs))
-        self._goes_on = self._has_state(states)
+        self._goes_on = self._inside.across_calls and self._has_state(states)
         if self._inside.fed is None:
             count_unit_synapses(state, self._name, x)
         else:

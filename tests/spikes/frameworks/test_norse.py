@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import picojoule as pj
-from frameworks import STEPS, Form, check_example, check_form, classes_of, need, pixels, run_example
+from frameworks import BATCH, STEPS, Form, check_example, check_form, classes_of, need, pixels, run_example
 from picojoule.errors import PicojouleError
 from picojoule.spikes.frameworks import NORSE, Refused, Silent, kind_of
 
 norse = need("norse.torch")
 from norse.torch.functional.lif import LIFParameters, lif_feed_forward_step  # noqa: E402
 from norse.torch.module.encode import PoissonEncoder, SignedPoissonEncoder  # noqa: E402
+from norse.torch.module.lif_mc import LIFMCRecurrentCell  # noqa: E402
 from norse.torch.module.sequential import RecurrentSequential  # noqa: E402
 
 TIMED = {"steps": STEPS, "time_axis": 0}
@@ -148,13 +150,61 @@ def test_layers_that_fire(name: str) -> None:
     assert pj.trace(net, torch.zeros(STEPS, 1, 4), **TIMED)["1"].fan_out.tolist() == [2, 2, 2]
 
 
+class Stepwise(nn.Module):
+    """Events, a recurrent cell with its state given and returned, and weights."""
+
+    def __init__(self, cell: nn.Module, loops: bool) -> None:
+        super().__init__()
+        self.events, self.cell, self.head, self.loops = pj.declare_spiking(nn.Identity()), cell, nn.Linear(5, 2), loops
+
+    def forward(self, x: Tensor, state: Any = None) -> Any:
+        outputs = []
+        for frame in x if self.loops else [x]:
+            spikes, state = self.cell(self.events(frame), state)
+            outputs.append(self.head(spikes))
+        return torch.stack(outputs), state
+
+
+EAGER = LIFParameters(tau_syn_inv=torch.tensor(500.0), tau_mem_inv=torch.tensor(500.0), v_th=torch.tensor(0.05))
+CELLS: dict[str, tuple[Callable[[], nn.Module], int]] = {
+    "LIF": (lambda: norse.LIFRecurrentCell(4, 5, p=EAGER), 4),
+    "LIF with autapses": (lambda: norse.LIFRecurrentCell(4, 5, p=EAGER, autapses=True), 5),
+    "LSNN": (lambda: norse.LSNNRecurrentCell(4, 5), 4),
+    "LIFEx": (lambda: norse.LIFExRecurrentCell(4, 5), 4),
+    "LIFRefrac": (lambda: norse.LIFRefracRecurrentCell(4, 5), 4),
+    "LIFAdEx": (lambda: norse.LIFAdExRecurrentCell(4, 5), 4),
+    "over time": (lambda: norse.LIFRecurrent(4, 5, p=EAGER), 4),
+}
+
+
+@pytest.mark.parametrize("loops", [True, False], ids=["steps in forward", "a step a call"])
+@pytest.mark.parametrize("name", CELLS)
+def test_recurrent_cells_weigh_what_arrives_and_their_own_last_spikes(name: str, loops: bool) -> None:
+    torch.manual_seed(0)
+    build, back = CELLS[name]
+    x = (torch.rand(STEPS, BATCH, 4) > 0.4).float()
+    if name == "over time":
+        net: nn.Module = norse.SequentialState(pj.declare_spiking(nn.Identity()), build(), nn.Linear(5, 2))
+        events, cell, options, loops = "0", "1", TIMED, True
+    else:
+        net, events, cell, options = Stepwise(build(), loops), "events", "cell", {"steps": STEPS}
+    synapses = pj.trace(net, x[:, :1] if loops else x[0], **(options if loops else {}))
+    with pj.watch(net, **options) as activity:
+        state = None
+        for frame in [x] if loops else x:
+            _, state = net(frame, state)
+    spikes = activity[cell]
+    assert spikes[:-1].any() or "LIF" not in name.split()
+    bill = pj.Penalty(synapses, normalized=False)(activity).item() * BATCH
+    assert bill == pytest.approx((5 * x.sum() + 2 * spikes.sum() + back * spikes[:-1].sum()).item())
+    assert synapses.synapses == 4 * 5 + 5 * (2 + back)
+    assert synapses.dense_macs == synapses.synapses
+    assert [target.name for target in synapses[events].targets] == [f"{cell}.input"]
+    assert f"{cell}.recurrent" in {target.name for target in synapses[cell].targets}
+
+
 REFUSED: list[Callable[[], nn.Module]] = [
-    lambda: norse.LIFRecurrentCell(3, 3),
-    lambda: norse.LIFRecurrent(3, 3),
-    lambda: norse.LSNNRecurrentCell(3, 3),
-    lambda: norse.LSNNRecurrent(3, 3),
-    lambda: norse.LIFExRecurrentCell(3, 3),
-    lambda: norse.LIFRefracRecurrentCell(3, 3),
+    lambda: LIFMCRecurrentCell(3, 3),
     lambda: norse.LILinearCell(3, 3),
     lambda: RecurrentSequential(nn.Linear(3, 3), norse.LIFCell()),
     lambda: SignedPoissonEncoder(1),

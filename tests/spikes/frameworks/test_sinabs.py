@@ -152,9 +152,6 @@ def test_encoders_fire() -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        sl.LIFRecurrent(tau_mem=5.0, rec_connect=nn.Linear(3, 3)),
-        sl.IAFRecurrent(rec_connect=nn.Linear(3, 3)),
-        sl.ALIFRecurrent(tau_mem=5.0, tau_adapt=5.0, rec_connect=nn.Linear(3, 3)),
         sl.SpikingMaxPooling2dLayer(pool_size=(2, 2)),
     ],
     ids=lambda module: type(module).__name__,
@@ -163,6 +160,30 @@ def test_what_cannot_be_counted_is_refused_by_name(module: nn.Module) -> None:
     assert isinstance(kind_of(module), Refused)
     with pytest.raises(PicojouleError, match=f"'1' \\({type(module).__name__} of sinabs\\)"):
         pj.trace(nn.Sequential(nn.Linear(4, 3), module), torch.zeros(1, STEPS, 4), **TIMED)
+
+
+RECURRENT = {
+    "LIF": lambda: sl.LIFRecurrent(tau_mem=5.0, rec_connect=nn.Linear(5, 5), norm_input=False),
+    "IAF": lambda: sl.IAFRecurrent(rec_connect=nn.Sequential(nn.Flatten(), nn.Linear(5, 5))),
+    "ALIF": lambda: sl.ALIFRecurrent(tau_mem=5.0, tau_adapt=5.0, rec_connect=nn.Linear(5, 5)),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_feed_back_all_but_the_last_step(name: str) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 5), RECURRENT[name](), nn.Linear(5, 2))
+    with torch.no_grad():
+        net[0].weight.fill_(1.5)
+    synapses = pj.trace(net, torch.zeros(1, STEPS, 4), **TIMED)
+    for _ in range(2):  # what is fed back ends with each call, though the potential is kept
+        with pj.watch(net, **TIMED) as activity:
+            net(torch.rand(BATCH, STEPS, 4))
+        spikes = activity["1"]
+        assert spikes[:-1].any()
+        bill = pj.Penalty(synapses, normalized=False)(activity).item() * BATCH
+        assert bill == pytest.approx((2 * spikes.sum() + 5 * spikes[:-1].sum()).item())
+    assert (synapses["1"].synapses, synapses.dense_macs) == (35, 55)
 
 
 @pytest.mark.parametrize("module", [sl.ExpLeak(tau_mem=5.0), sl.LIF(tau_mem=5.0, spike_fn=None)])

@@ -169,9 +169,31 @@ def test_several_spikes_in_one_value_count_as_that_many() -> None:
     assert meter.compute().synops == 3 * 5
 
 
+@pytest.mark.parametrize("mode", "sm")
+def test_containers_feed_back_all_but_the_last_step(mode: str) -> None:
+    torch.manual_seed(0)
+    x = (torch.rand(STEPS, BATCH, 4) > 0.3).float()
+    options = TIMED if mode == "m" else {"steps": STEPS}
+    container = layer.LinearRecurrentContainer(neuron.IFNode(v_threshold=0.2), 4, 4, step_mode=mode)
+    net = nn.Sequential(pj.declare_spiking(nn.Identity()), container, nn.Linear(4, 2))
+    synapses = pj.trace(net, x[:, :1] if mode == "m" else x[0], **(options if mode == "m" else {}))
+    with pj.watch(net, **options) as activity:
+        for frame in [x] if mode == "m" else x:
+            net(frame)
+    spikes = activity["1.sub_module"]
+    assert spikes[:-1].any()
+    bill = pj.Penalty(synapses, normalized=False)(activity).item() * BATCH
+    assert bill == pytest.approx((4 * x.sum() + 2 * spikes.sum() + 4 * spikes[:-1].sum()).item())
+    assert (synapses.synapses, synapses.dense_macs) == (16 + 4 * 6, 32 + 8)
+
+
+def test_spikes_that_a_layer_gives_back_to_itself_meet_no_weights() -> None:
+    container = layer.ElementWiseRecurrentContainer(neuron.IFNode(), torch.add)
+    synapses = pj.trace(nn.Sequential(nn.Linear(4, 4), container, nn.Linear(4, 2)), torch.zeros(1, 4))
+    assert synapses["1.sub_module"].fan_out.tolist() == [2] * 4
+
+
 RECURRENT = [
-    lambda: layer.LinearRecurrentContainer(neuron.IFNode(), 3, 3),
-    lambda: layer.ElementWiseRecurrentContainer(neuron.IFNode(), torch.add),
     lambda: neuron.TernaryIFNode(),
     lambda: neuron.PSN(T=1),
     lambda: neuron.MaskedPSN(k=1, T=1),

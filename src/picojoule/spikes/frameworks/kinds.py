@@ -33,6 +33,8 @@ class Inside:
     """Fed by a state that is no spikes."""
     hidden_shape: Callable[[Any, Tensor], tuple[int, ...]] | None = None
     """The shape of that state, by what the module takes."""
+    across_calls: bool = True
+    """Whether spikes are fed back from one call to the next as well, if the module keeps its state."""
 
 
 @dataclass(frozen=True)

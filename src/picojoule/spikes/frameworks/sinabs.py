@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from torch import nn
+from dataclasses import replace
+from typing import Any
 
-from picojoule.spikes.frameworks.kinds import BATCH_FIRST, Fires, Framework, Kind, Refused, Silent
+from torch import Tensor, nn
+
+from picojoule.spikes.frameworks.kinds import BATCH_FIRST, Fires, Framework, Inside, Kind, Once, Refused, Silent
 from picojoule.spikes.layout import LayerLayout
 
-_RECURRENT = Refused("holds recurrent synapses, which are not counted", "use the layer without recurrence")
+
+def _by_module(module: Any, spikes: Tensor, once: Once) -> object:
+    """Its recurrent module takes one time step, [B, …]."""
+    return module.rec_connect(spikes.flatten(0, 1))
+
+
+_INSIDE = Inside(fed_back=_by_module, across_calls=False)  # each call begins without what was fed back
+
+
+def _recurrent(module: nn.Module) -> Kind:
+    fires = _stateful(module)
+    return replace(fires, inside=_INSIDE) if isinstance(fires, Fires) else fires
 
 
 def _stateful(module: nn.Module) -> Kind:
@@ -37,7 +51,7 @@ SINABS = Framework(
         "StatefulLayer": _stateful,  # IAF, LIF, ALIF and their Squeeze forms; ExpLeak, which has no spike function
         "Img2SpikeLayer": Fires(),
         "Sig2SpikeLayer": _signal_encoder,
-        **dict.fromkeys("LIFRecurrent IAFRecurrent ALIFRecurrent".split(), _RECURRENT),
+        **dict.fromkeys("LIFRecurrent IAFRecurrent ALIFRecurrent".split(), _recurrent),
         "SpikingMaxPooling2dLayer": Refused(
             "chooses by the spikes of all earlier steps what it passes on, which is not counted",
             "use nn.MaxPool2d, nn.AvgPool2d or SumPool2d",

@@ -58,8 +58,7 @@ SPIKINGJELLY = Framework(
         **dict.fromkeys("TernaryIFNode TernaryLIFNode STBIFNode".split(), _SIGNED),
         **dict.fromkeys("PSN MaskedPSN SlidingPSN".split(), _OVER_TIME),
         **dict.fromkeys(
-            "ILCBaseNode NoisyILCBaseNode LinearRecurrentContainer ElementWiseRecurrentContainer "
-            "SpikingRNNCellBase SpikingRNNBase".split(),
+            "ILCBaseNode NoisyILCBaseNode SpikingRNNCellBase SpikingRNNBase".split(),
             _RECURRENT,
         ),
     },
