@@ -6,6 +6,7 @@ import contextlib
 import io
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
@@ -236,7 +237,14 @@ def _plainly(made: Built, synapses: pj.Synapses) -> tuple[Tensor, list[Tensor | 
         Checkpoints.on = True
         for handle in handles:
             handle.remove()
-    total = sum((synapses[name].fan_out.double() * s.double()).sum() for name, s in emitted) / made.spec.batch
+    calls: Counter[str] = Counter()
+    total: Any = 0
+    for name, spikes in emitted:
+        layer = synapses[name]
+        if layer.by_step is not None:  # spikes of the last step are fed back to nothing
+            layer = layer.kinds[layer.by_step.of(layer.by_step.steps)[calls[name]]]
+        calls[name] += 1
+        total = total + (layer.fan_out.double() * spikes.double()).sum() / made.spec.batch
     assert isinstance(total, Tensor)
     return total.detach(), _gradients(total, made.model)
 
