@@ -276,8 +276,8 @@ def _whole_counts(name: str, by_step: list[Tensor], *, binary: bool) -> Tensor:
     """Sum Σ_t Σ_b s as int64, looking at the values one by one: two halves of a spike must not pass as one."""
     if not binary and any(s.is_floating_point() and not torch.equal(s, s.round()) for s in by_step):
         raise PicojouleError(
-            f"the layer {name!r} emitted values that are not whole numbers of spikes: let it emit spikes and put the "
-            "scale into the weights"
+            f"the layer {name!r} emitted values that are not whole numbers of spikes: if each is worth something else "
+            "than 1, declare it with unit=; else let it emit spikes and put the scale into the weights"
         )
     sums = [summed_over_batch(spikes, binary=binary).cpu() for spikes in by_step]
     if not all((s < 2**53).all() for s in sums):

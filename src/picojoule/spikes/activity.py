@@ -211,8 +211,8 @@ class Activity(Mapping[str, Tensor]):
                     )
                 if not self.is_binary(name) and spikes.numel() and not _are_counts(name, spikes.detach()):
                     raise PicojouleError(
-                        f"the layer {name!r} emitted negative values or NaN, which are not numbers of spikes: energy "
-                        "can only be counted for layers that emit 0, 1, 2, … spikes"
+                        f"the layer {name!r} emitted negative values or NaN, which are not numbers of spikes: let it "
+                        "emit 0, 1, 2, … spikes, or, if it has negative ones, declare it with signed=True"
                     )
             assert not packed or packed.keys() == set(map(id, by_step)), "packed spikes are one time step each"
             found[name] = [packed.get(id(spikes), spikes) for spikes in by_step]

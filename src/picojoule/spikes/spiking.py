@@ -20,10 +20,13 @@ from picojoule.neurons.quantized_relu import QuantizedReLU
 from picojoule.neurons.spike import Spike
 from picojoule.spikes.frameworks import Fires, Refused, framework_of, kind_of
 from picojoule.spikes.layout import LayerLayout, PoolLayout
+from picojoule.spikes.unit import Unit
 
-_spiking_types: set[type[nn.Module]] = {Spike, MembraneNeuron, Cell, QuantizedReLU}
+_spiking_types: dict[type[nn.Module], Unit] = dict.fromkeys((Spike, MembraneNeuron, Cell, QuantizedReLU), Unit())
 _MARK = "picojoule_spiking"
 """Set on a single module that the user declares, so that copies of the model know it too."""
+_UNIT_MARK = "picojoule_unit"
+"""Beside it: what one of its spikes is worth, and whether there are negative ones."""
 
 _POOLS = (
     (nn.MaxPool1d, nn.AdaptiveMaxPool1d),
@@ -38,19 +41,21 @@ _WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "_FabricModu
 Declared = TypeVar("Declared", bound="type[nn.Module] | nn.Module")
 
 
-def declare_spiking(neuron: Declared) -> Declared:
+def declare_spiking(neuron: Declared, *, unit: float = 1, signed: bool = False) -> Declared:
     """Declare that a module type, or one module, emits spikes; also usable as a class decorator.
 
     Event data fed straight into the first synapses are spikes too: let them pass through a `picojoule.InputSpikes()`.
 
     Args:
         neuron: A class of modules, for all of its instances, or a single module.
+        unit: The value of one spike: neurons that emit 0, 1/4, 2/4, … emit 0, 1, 2, … spikes with `unit=1/4`.
+        signed: Whether there are negative spikes (−1, 0, 1), each of which costs as much as a positive one.
 
     Returns:
         The same, so that it can be used as a decorator.
 
     Raises:
-        PicojouleError: If it is neither.
+        PicojouleError: If it is neither, or the unit is not a finite number above 0.
 
     >>> class Heaviside(nn.Module):
     ...     def forward(self, u):
@@ -59,10 +64,12 @@ def declare_spiking(neuron: Declared) -> Declared:
     >>> list(spiking_modules(nn.Sequential(nn.Linear(2, 2), Heaviside())))
     ['1']
     """
+    worth = Unit(unit, signed)
     if isinstance(neuron, nn.Module):
         setattr(neuron, _MARK, True)
+        setattr(neuron, _UNIT_MARK, worth)
     elif isinstance(neuron, type) and issubclass(neuron, nn.Module):
-        _spiking_types.add(neuron)
+        _spiking_types[neuron] = worth
     else:
         raise PicojouleError(
             f"only an nn.Module or a class of them can be declared spiking, not {neuron!r}: wrap it in a module"
@@ -78,6 +85,25 @@ def is_spiking(module: nn.Module) -> bool:
 def is_declared(module: nn.Module) -> bool:
     """Return whether a module was declared spiking, or is one of picojoule's own neurons."""
     return isinstance(module, tuple(_spiking_types)) or getattr(module, _MARK, False) is True
+
+
+def unit_of(module: nn.Module) -> Unit:
+    """Return what one spike of a spiking layer is worth.
+
+    Args:
+        module: A spiking layer or relay.
+
+    Returns:
+        The unit that it was declared with, or that its type says; 1 for a relay.
+    """
+    marked = getattr(module, _UNIT_MARK, None)
+    if isinstance(marked, Unit):
+        return marked
+    for cls in type(module).__mro__:
+        if cls in _spiking_types:
+            return _spiking_types[cls]
+    kind = kind_of(module)
+    return kind.unit if isinstance(kind, Fires) else Unit()
 
 
 def is_relay(module: nn.Module) -> bool:

@@ -23,6 +23,7 @@ from picojoule.spikes.spiking import (
     layer_layout,
     replace_first_output,
     spiking_modules,
+    unit_of,
     unwrap,
 )
 
@@ -92,11 +93,15 @@ def watch(
     gradients = GradientWatch(model)
 
     def recording(name: str, module: nn.Module) -> OnModule:
+        unit = unit_of(module)
+
         def hook(module: nn.Module, args: Any, output: Any) -> Any:
             emitted = first_output(name, output)
             spikes = _versioned(emitted)
             lost = None if isinstance(module, InputSpikes) else gradients.lost(module, spikes)
-            activity.record(name, spikes, binary=name in binary, layer=layer_layouts[name], lost=lost, packed=packed)
+            activity.record(
+                name, unit.counts(spikes), binary=name in binary, layer=layer_layouts[name], lost=lost, packed=packed
+            )
             return None if spikes is emitted else replace_first_output(output, spikes)
 
         return module, hook

@@ -183,6 +183,16 @@ def parents(expression: Expression) -> Iterator[Expression]:
 
 def sources(*expressions: Expression) -> list[Emitted]:
     """List what was emitted and has a part in these expressions."""
+    return [expression for expression in _all(expressions) if isinstance(expression, Emitted)]
+
+
+def has_complement(expression: Expression) -> bool:
+    """Whether 1 − s has a part in an expression."""
+    return any(isinstance(part, Complement) for part in _all((expression,)))
+
+
+def _all(expressions: tuple[Expression, ...]) -> list[Expression]:
+    """List expressions and all that they are made of."""
     seen: dict[int, Expression] = {}
     waiting = list(expressions)
     while waiting:
@@ -190,7 +200,7 @@ def sources(*expressions: Expression) -> list[Emitted]:
         if id(expression) not in seen:
             seen[id(expression)] = expression
             waiting += parents(expression)
-    return [expression for expression in seen.values() if isinstance(expression, Emitted)]
+    return list(seen.values())
 
 
 class Generalised:

@@ -22,12 +22,13 @@ from picojoule.spikes.spiking import (
     is_spiking,
     replace_first_output,
     spiking_modules,
+    unit_of,
 )
 from picojoule.synapses.inside import InnerSynapses
 from picojoule.synapses.pass_state import PassState
-from picojoule.synapses.refusals import refuse_layer_input, refuse_product
+from picojoule.synapses.refusals import refuse_layer_input, refuse_pooled_units, refuse_product
 from picojoule.synapses.synaptic_calls import count_unit_synapses
-from picojoule.synapses.tags import INERT, STRANGE, Origin, Tag
+from picojoule.synapses.tags import INERT, STRANGE, Origin, Tag, tensors_in
 
 StandIn = Callable[[Any, Any], Any]
 """(what arrived at a module, what it returned) → what takes the place of its output."""
@@ -57,6 +58,8 @@ class ModuleHooks:
                         )
                     continue
                 is_layer = id(module) in spiking
+                if is_layer and not unit_of(module).plain:
+                    self._state.units.add(name)
                 inner = self._inner(name, module) if is_layer else None
                 enter, leave = self._hooks(name, self._stand_in(name, module, spiking=is_layer), inner)
                 handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
@@ -180,6 +183,7 @@ class ModuleHooks:
                 f"the max pool {name!r} takes spikes that were scaled or mixed with other values, so what it passes "
                 "on are not spikes: pool the spikes as they come from their layer, before any dropout"
             )
+        refuse_pooled_units(state, name, state.chains.of(next(iter(tensors_in(arrivals)), None)))
         state.recording.relays.add(name)
         return replace_first_output(output, state.emit_spikes(name, pooled))
 

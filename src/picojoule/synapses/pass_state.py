@@ -14,7 +14,7 @@ from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import tree_leaves, tree_map_only
 from picojoule.spikes.sums import precise
 from picojoule.synapses.chains import Chains
-from picojoule.synapses.expression import Emitted, Expression, sources
+from picojoule.synapses.expression import Emitted, Expression, has_complement, sources
 from picojoule.synapses.masks import Masks
 from picojoule.synapses.recording import MadeCall, Recording, SynapticCall
 from picojoule.synapses.rules.call import Psi
@@ -45,6 +45,8 @@ class PassState:
         self.made_weights: dict[tuple[str, str], Tensor] = {}
         self.part: str | None = None
         """The name of the weights inside a module that are being counted."""
+        self.units: set[str] = set()
+        """Layers whose spikes are worth something else than 1."""
         self.pass_number = 0
         """How often the model was called."""
         self.path: list[str] = []
@@ -123,6 +125,11 @@ class PassState:
             self.refuse(
                 f"{operation} {self.where()} takes spikes of an earlier call of the model: pairs of spikes of "
                 "different calls are not counted, so reset the state at the beginning of forward"
+            )
+        if self.units & {source.name for source in sources(expression)} and has_complement(expression):
+            self.refuse(
+                f"{operation} {self.where()} takes 1 - s of spikes that are declared with unit= or signed=, which is "
+                "no number of spikes: let the layer emit 0 and 1 there"
             )
         covered = frozenset(source.call for source in sources(expression))
         site, number = self.site(operation), 1

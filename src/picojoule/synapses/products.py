@@ -24,7 +24,13 @@ from picojoule.spikes.sums import precise
 from picojoule.synapses.expression import Complement, Expression, Made, Pairs, as_it_is
 from picojoule.synapses.pass_state import PassState
 from picojoule.synapses.recording import SynapticCall
-from picojoule.synapses.refusals import refuse_analog, refuse_product, refuse_synaptic_input, refuse_weight
+from picojoule.synapses.refusals import (
+    refuse_analog,
+    refuse_pooled_units,
+    refuse_product,
+    refuse_synaptic_input,
+    refuse_weight,
+)
 from picojoule.synapses.rules.bilinear import ATTENTION, Bilinear, bilinear
 from picojoule.synapses.rules.call import Call, shadow
 from picojoule.synapses.rules.synaptic import SYNAPTIC
@@ -246,6 +252,7 @@ def count_max_pool(state: PassState, name: str, call: Call, tag: Tag) -> Tensor:
             f"{name} {state.where()} takes spikes that were scaled or mixed with other values, so what it passes on "
             "are not spikes: pool the spikes as they come from their layer, before any dropout"
         )
+    refuse_pooled_units(state, state.site(name), expression)
     with state.counting():
         like = torch.empty_like(call.run(*tree_map_only(Tensor, torch.detach, call.args), **_detached(call.kwargs)))
     args = tuple(expression if value is x else value for value in call.args)

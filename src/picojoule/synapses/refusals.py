@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from picojoule.synapses.expression import Expression, sources
 from picojoule.synapses.pass_state import PassState
 from picojoule.synapses.rules.passing import READING
 from picojoule.synapses.rules.readout import ADDING, ORDERING, STATISTICS, bare
@@ -132,6 +133,16 @@ def refuse_detached_sum(state: PassState, name: str) -> NoReturn:
         "seen, so it cannot be known whether they count once or twice: scale a gradient as "
         "a * z + ((1 - a) * z).detach(), with a number or a tensor a"
     )
+
+
+def refuse_pooled_units(state: PassState, name: str, pooled: Expression | None) -> None:
+    """Refuse a max pool of spikes that are worth something else than 1: the largest value is not the most spikes."""
+    worth = state.units if pooled is None else {source.name for source in sources(pooled)} & state.units
+    if worth:
+        state.refuse(
+            f"the max pool {name!r} takes spikes of {', '.join(map(repr, sorted(worth)))}, which are declared with "
+            "unit= or signed=, so what it passes on is no number of spikes: pool before the neurons"
+        )
 
 
 def refuse_layer_input(state: PassState, name: str, arrivals: Any) -> None:

@@ -150,6 +150,15 @@ def test_layers_that_fire(name: str) -> None:
     assert pj.trace(net, torch.zeros(STEPS, 1, 4), **TIMED)["1"].fan_out.tolist() == [2, 2, 2]
 
 
+def test_an_encoder_with_negative_spikes() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(SignedPoissonEncoder(STEPS, f_max=1000), nn.Linear(4, 3))
+    synapses = pj.trace(net, torch.zeros(1, 4), steps=STEPS)
+    with pj.watch(net, steps=STEPS) as activity:
+        net(torch.linspace(-1, 1, 4)[None])
+    assert pj.Penalty(synapses, normalized=False)(activity).item() == 3 * activity["0"].sum().item() > 0
+
+
 class Stepwise(nn.Module):
     """Events, a recurrent cell with its state given and returned, and weights."""
 
@@ -207,7 +216,6 @@ REFUSED: list[Callable[[], nn.Module]] = [
     lambda: LIFMCRecurrentCell(3, 3),
     lambda: norse.LILinearCell(3, 3),
     lambda: RecurrentSequential(nn.Linear(3, 3), norse.LIFCell()),
-    lambda: SignedPoissonEncoder(1),
 ]
 
 

@@ -193,8 +193,19 @@ def test_spikes_that_a_layer_gives_back_to_itself_meet_no_weights() -> None:
     assert synapses["1.sub_module"].fan_out.tolist() == [2] * 4
 
 
+def test_ternary_neurons_are_billed_for_negative_spikes_too() -> None:
+    net = nn.Sequential(nn.Linear(1, 4), neuron.TernaryIFNode(), nn.Linear(4, 5))
+    with torch.no_grad():
+        net[0].weight.copy_(torch.tensor([[-9.0], [0.0], [9.0], [9.0]]))
+        net[0].bias.zero_()
+    synapses = pj.trace(net, torch.zeros(1, 1))
+    with pj.watch(net) as activity:
+        net(torch.ones(1, 1))
+    assert activity["1"].tolist() == [[1.0, 0.0, 1.0, 1.0]]
+    assert pj.Penalty(synapses, normalized=False)(activity).item() == 15
+
+
 RECURRENT = [
-    lambda: neuron.TernaryIFNode(),
     lambda: neuron.PSN(T=1),
     lambda: neuron.MaskedPSN(k=1, T=1),
     lambda: neuron.SlidingPSN(k=1),

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from picojoule.spikes.layout import LayerLayout
+from picojoule.spikes.unit import Unit
 
 STEP = LayerLayout()
 TIME_FIRST = LayerLayout(time_axis=0)
@@ -45,6 +46,8 @@ class Fires:
     """Where the time steps are; None where any layout passes through the module alike."""
     inside: Inside | None = None
     """The synapses that it holds, if it holds any."""
+    unit: Unit = field(default_factory=Unit)
+    """What one spike is worth."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from picojoule.spikes.frameworks.kinds import STEP, TIME_FIRST, Fires, Framework, Inside, Once, Refused, Silent
+from picojoule.spikes.unit import Unit
 
 
 def _recurrent_weights(module: Any, spikes: Tensor, once: Once) -> object:
@@ -27,7 +28,6 @@ _RECURRENT = Refused(
     "holds recurrent synapses, which are not counted",
     "use torch.nn.Linear with the neuron's form without recurrence behind it",
 )
-_SIGNED = Refused("emits negative spikes, which are not counted", "use PoissonEncoder")
 
 NORSE = Framework(
     name="Norse",
@@ -48,6 +48,7 @@ NORSE = Framework(
         **dict.fromkeys("LIFMCRecurrentCell LIFMCRefracRecurrentCell".split(), _COMPARTMENTS),
         **dict.fromkeys("RecurrentSequential LIFCorrelation CobaLIFCell".split(), _RECURRENT),
         "LILinearCell": Refused("holds synapses inside, which are not counted", "use torch.nn.Linear and LICell"),
-        **dict.fromkeys("SignedPoissonEncoder SignedPoissonEncoderStep".split(), _SIGNED),
+        "SignedPoissonEncoder": Fires(TIME_FIRST, unit=Unit(signed=True)),
+        "SignedPoissonEncoderStep": Fires(STEP, unit=Unit(signed=True)),
     },
 )

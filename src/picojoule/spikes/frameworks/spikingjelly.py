@@ -6,9 +6,12 @@ call and `MultiStepIFNode` takes [T, B, …]. Only the names of the classes tell
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
 
 from picojoule.spikes.frameworks.kinds import STEP, TIME_FIRST, Fires, Framework, Kind, Refused, Silent
+from picojoule.spikes.unit import Unit
 
 _OLD = ("spikingjelly.clock_driven.", "spikingjelly.cext.")
 _OWN_FORWARD = Refused(
@@ -23,6 +26,11 @@ def _by_step_mode(module: nn.Module) -> Kind:
     if any(cls.__module__.startswith(_OLD) for cls in type(module).__mro__):
         return _by_name(module)
     return Fires(TIME_FIRST if getattr(module, "step_mode", "s") == "m" else STEP)
+
+
+def _ternary(module: nn.Module) -> Kind:
+    fires = _by_step_mode(module)
+    return replace(fires, unit=Unit(signed=True)) if isinstance(fires, Fires) else fires
 
 
 def _by_name(module: nn.Module) -> Kind:
@@ -55,7 +63,8 @@ SPIKINGJELLY = Framework(
         "WeightedPhaseEncoder": Silent("spikes times a weight"),
         **dict.fromkeys("FewSpikeNode DSRIFNode DSRLIFNode".split(), Silent("spikes times a weight")),
         "NoisyBaseNode": Silent("spikes with noise on them"),
-        **dict.fromkeys("TernaryIFNode TernaryLIFNode STBIFNode".split(), _SIGNED),
+        **dict.fromkeys("TernaryIFNode TernaryLIFNode".split(), _ternary),
+        "STBIFNode": _SIGNED,
         **dict.fromkeys("PSN MaskedPSN SlidingPSN".split(), _OVER_TIME),
         **dict.fromkeys(
             "ILCBaseNode NoisyILCBaseNode SpikingRNNCellBase SpikingRNNBase".split(),
