@@ -20,8 +20,9 @@ from picojoule.training.budget.controller import few_updates
 from picojoule.training.budget.guard import LayerGuard
 from picojoule.training.budget.recovery import Recovery
 from picojoule.training.loop import Training
+from plain_loop import trained, updates
 
-EPOCHS, BATCH = 8, 25
+EPOCHS = 8
 
 
 @pytest.fixture(scope="module")
@@ -64,39 +65,6 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "cnn without norm": (lambda: cnn(False), 1),
     "lif": (OverTime, 4),
 }
-Charge = Callable[[pj.Activity, Tensor, int], Tensor]
-
-
-def trained(
-    net: nn.Module,
-    data: Any,
-    charge: Charge,
-    steps: int,
-    after: Callable[[], None] = lambda: None,
-    epochs: int = EPOCHS,
-) -> float:
-    """Train in a plain loop, and return the test accuracy."""
-    images, labels, test, test_labels = data
-    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * updates(images))
-    for epoch in range(epochs):
-        for batch in torch.randperm(len(images)).split(BATCH):
-            with pj.watch(net, steps) as activity:
-                logits = net(images[batch])
-            entropy = F.cross_entropy(logits, labels[batch])
-            loss = entropy + charge(activity, entropy, epoch)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            after()
-    net.eval()
-    with torch.no_grad():
-        return (net(test).argmax(1) == test_labels).float().mean().item()
-
-
-def updates(images: Tensor) -> int:
-    return math.ceil(len(images) / BATCH)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +74,7 @@ def test_a_budget_in_a_loop_of_ones_own_is_met(name: str, digits: Any) -> None:
     build, steps = NETWORKS[name]
     net = build()
     budget = pj.Budget(net, digits[0][::4], "50%", EPOCHS * updates(digits[0]), steps=steps, classes=10)
-    accuracy = trained(net, digits, lambda a, ce, _: budget(a, ce), steps, budget.step)
+    accuracy = trained(net, digits, lambda a, ce, _: budget(a, ce), steps, EPOCHS, budget.step)
     assert budget.target is not None
     assert budget.joules() == pytest.approx(budget.target, rel=0.03)
     assert accuracy > 0.65
@@ -190,7 +158,7 @@ def test_a_suggested_strength_leaves_the_accuracy(name: str, digits: Any) -> Non
         ) -> Tensor:
             return pj.schedule.linear(s, epoch, EPOCHS) * p(activity) if on else torch.zeros(())
 
-        accuracies.append(trained(net, digits, charge, steps))
+        accuracies.append(trained(net, digits, charge, steps, EPOCHS))
     assert accuracies[1] > accuracies[0] - 0.03
 
 
@@ -210,7 +178,7 @@ def test_a_guard_keeps_a_network_alive_that_the_penalty_alone_kills(name: str, d
         ) -> Tensor:
             return 30.0 * (g(activity, entropy) if on else p(activity))
 
-        accuracies[guarded] = trained(net, digits, charge, steps, guard.step, epochs=4)
+        accuracies[guarded] = trained(net, digits, charge, steps, 4, guard.step)
     assert accuracies[True] > 0.25
     assert accuracies[True] > accuracies[False] - 0.05
 

@@ -29,11 +29,12 @@ class EnergyMetric(Metric):
     >>> import picojoule as pj
     >>> net = torch.nn.Sequential(pj.declare_spiking(torch.nn.Identity()), torch.nn.Linear(4, 3))
     >>> metric = EnergyMetric(pj.trace(net, torch.zeros(1, 4)))
-    >>> with pj.watch(net) as activity:
-    ...     _ = net(torch.tensor([[1.0, 0.0, 1.0, 0.0]]))
-    >>> metric.update(activity)
+    >>> for image in torch.tensor([[[1.0, 0.0, 1.0, 0.0]], [[1.0, 1.0, 1.0, 1.0]]]):
+    ...     with pj.watch(net) as activity:
+    ...         _ = net(image)
+    ...     metric.update(activity)
     >>> metric.compute()["synops"].item()
-    6.0
+    9.0
     """
 
     higher_is_better = False

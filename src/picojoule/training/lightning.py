@@ -234,23 +234,8 @@ class EnergyCallback(_Callback):  # type: ignore[misc]  # one of two packages ha
         """
         self._log(pl_module, "val")
 
-    def on_test_batch_start(self, trainer: Any, pl_module: Any, *_: Any, **__: Any) -> None:
-        """Begin to watch.
-
-        Args:
-            trainer: Lightning's trainer.
-            pl_module: The network that is trained.
-        """
-        self._begin(pl_module)
-
-    def on_test_batch_end(self, trainer: Any, pl_module: Any, *_: Any, **__: Any) -> None:
-        """Count the batch.
-
-        Args:
-            trainer: Lightning's trainer.
-            pl_module: The network that is trained.
-        """
-        self._measure()
+    on_test_batch_start = on_validation_batch_start
+    on_test_batch_end = on_validation_batch_end
 
     def on_test_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Log what the network spends.

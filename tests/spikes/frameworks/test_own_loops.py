@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import picojoule as pj
+import plain_loop
 from frameworks import need
+from plain_loop import Charge
 
-STEPS, EPOCHS, BATCH = 4, 6, 25
+STEPS, EPOCHS = 4, 6
 
 
 class SnnTorch(nn.Module):
@@ -113,37 +113,16 @@ def built(framework: str) -> nn.Module:
     return NETWORKS[framework]()
 
 
-def trained(
-    net: nn.Module,
-    data: Any,
-    charge: Callable[[pj.Activity, Tensor, int], Tensor | float],
-    after: Callable[[], None] = lambda: None,
-) -> float:
-    images, labels, test, test_labels = data
+def trained(net: nn.Module, data: Any, charge: Charge, after: Callable[[], None] = lambda: None) -> float:
     torch.manual_seed(1)
-    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS * math.ceil(len(images) / BATCH))
-    for epoch in range(EPOCHS):
-        for batch in torch.randperm(len(images)).split(BATCH):
-            with pj.watch(net, STEPS) as activity:
-                logits = net(images[batch])
-            entropy = F.cross_entropy(logits, labels[batch])
-            loss = entropy + charge(activity, entropy, epoch)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            after()
-    net.eval()
-    with torch.no_grad():
-        return (net(test).argmax(1) == test_labels).float().mean().item()
+    return plain_loop.trained(net, data, charge, STEPS, EPOCHS, after)
 
 
 @pytest.mark.parametrize("share", ["50%", "20%"])
 @pytest.mark.parametrize("framework", NETWORKS)
 def test_a_budget_is_met(framework: str, share: str, digits: Any) -> None:
     net = built(framework)
-    updates = EPOCHS * math.ceil(len(digits[0]) / BATCH)
+    updates = EPOCHS * plain_loop.updates(digits[0])
     budget = pj.Budget(net, digits[0][::4], share, updates, steps=STEPS, classes=10)
     accuracy = trained(net, digits, lambda activity, entropy, _: budget(activity, entropy), budget.step)
     assert budget.target is not None
