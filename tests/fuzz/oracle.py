@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fuzz.kernels import ELEMENTWISE, MATRIX, MOVES, PASSES, SUMS, VIEWS, adaptive_average, average, dilated_columns
-from fuzz.shadows import CURRENT, INPUT, KINDS, LOST, SCALED, SPIKE, SUMMED, WEIGHTED, Shadow, Shadows
+from fuzz.shadows import CURRENT, INPUT, KINDS, LOST, SCALED, SHARE, SPIKE, SUMMED, WEIGHTED, Shadow, Shadows
 
 
 class Oracle(Shadows, TorchDispatchMode):
@@ -169,6 +169,8 @@ class Oracle(Shadows, TorchDispatchMode):
             self.hidden.append(f"{name}, an operation of the user's own")
         if union & SPIKE:
             union |= LOST
+        if name == "_softmax":
+            union |= SHARE
         for leaf in tree_leaves(out):
             if isinstance(leaf, Tensor):
                 self.fill(leaf, union)
@@ -241,7 +243,7 @@ class Oracle(Shadows, TorchDispatchMode):
 
     def _gate(self, name: str, a: Tensor, b: Tensor, left: Shadow, right: Shadow, out: Tensor) -> None:
         """A product, element by element, with an analog factor: spikes let values pass, or analog values multiply."""
-        spiking = [(t, x) for t, x in ((a, left), (b, right)) if x.any(SPIKE)]
+        spiking = [(t, x) for t, x in ((a, left), (b, right)) if x.any(SPIKE) and not x.any(SHARE)]
         if not spiking:
             if not self.inside and (left.union | right.union) & CURRENT and not (left.union | right.union) & LOST:
                 self.macs += out.numel()
@@ -249,7 +251,7 @@ class Oracle(Shadows, TorchDispatchMode):
             self.fill(out, left.union | right.union)
             return
         (values, x), analog = spiking[0], right if spiking[0][1] is left else left
-        if len(spiking) > 1 or name == "div" or x.union != SPIKE or analog.union & LOST or not _are(values, x.counts):
+        if len(spiking) > 1 or name == "div" or x.union != SPIKE or _is_lost(analog) or not _are(values, x.counts):
             self.lost.append("a gate of which it cannot be told what it lets through")
             self._lose(name, (left, right), out)
             return
@@ -351,6 +353,11 @@ class Oracle(Shadows, TorchDispatchMode):
         """A quantised layer, whose weights are packed: all are taken to be there."""
         weight = torch.ones(out.shape[-1], args[0].shape[-1])
         self._charge(shadow(args[0]), lambda x, w: x @ w.t(), weight, out)
+
+
+def _is_lost(x: Shadow) -> bool:
+    """Whether it cannot be told if these are spikes or analog values."""
+    return x.union & LOST != 0 and not bool((x.bits & SHARE).all())
 
 
 def _are(values: Tensor, counts: Tensor) -> bool:

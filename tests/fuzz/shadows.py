@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-INPUT, SPIKE, CURRENT, SCALED, WEIGHTED, LOST, SUMMED = (1 << i for i in range(7))
+INPUT, SPIKE, CURRENT, SCALED, WEIGHTED, LOST, SUMMED, SHARE = (1 << i for i in range(8))
 """What an element is made of. SCALED and WEIGHTED beside SPIKE: times a vector of constants, times a matrix of them.
-SUMMED: such a one and something else were added, as in `w0 * z0 + w1 * z1`; it costs unless it goes into weights."""
-KINDS = (INPUT, SPIKE, CURRENT, SCALED, WEIGHTED, LOST, SUMMED)
+SUMMED: such a one and something else were added, as in `w0 * z0 + w1 * z1`; it costs unless it goes into weights.
+SHARE beside LOST: a softmax, which is analog whatever it was made of."""
+KINDS = (INPUT, SPIKE, CURRENT, SCALED, WEIGHTED, LOST, SUMMED, SHARE)
 
 
 class Shadow:

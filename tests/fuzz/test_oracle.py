@@ -60,6 +60,7 @@ HALF = torch.tensor([[1.0, 0, 1, 0]] * 3)
         pytest.param(lambda z: F.linear(z * (2 * z), W), 4 * 3, id="a gate of spikes that are worth two"),
         pytest.param(lambda z: F.linear(z * (1 - z * HALF[0]), W), 2 * 3, id="a gate of the silent"),
         pytest.param(lambda z: F.linear(z, W) * z[:, :3], 12 + 3, id="a gate of currents"),
+        pytest.param(lambda z: z * HALF[0] * z.softmax(-1), 2, id="a gate of shares"),
     ],
 )
 def test_spikes_of_a_row_are_charged_for_the_weights_that_they_meet(
@@ -102,7 +103,7 @@ def test_weights_that_meet_the_input_or_currents_are_multiplied() -> None:
 
 def test_what_cannot_be_followed_is_no_count() -> None:
     assert consulted(lambda z: F.linear(z.softmax(-1), W), 1, 4).lost
-    assert consulted(lambda z: z * z.softmax(-1), 1, 4).lost
+    assert consulted(lambda z: z * z.sigmoid(), 1, 4).lost
     fire = pj.Spike(0.5)
     assert consulted(lambda z: fire(z.sign()), 1, 4, fire=fire).lost
     assert consulted(lambda z: (z.unsqueeze(1) * torch.randn(3, 4)).cumsum(-1)[..., -1], 1, 4).hidden
