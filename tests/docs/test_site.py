@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from selenium.webdriver import ActionChains, Chrome
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
 import browser
@@ -44,13 +45,13 @@ def search(driver: Chrome, word: str, page: str) -> None:
     waiting = WebDriverWait(driver, 30)
     body = driver.find_element(By.TAG_NAME, "body")
 
-    def opened(driver: Chrome) -> bool:
+    def opened(driver: Chrome) -> WebElement | None:
         """The page listens to the keys once its script has run."""
         body.send_keys(Keys.CONTROL, "k")
-        return bool(driver.execute_script("return document.activeElement.shadowRoot !== null"))
+        field: WebElement | None = driver.execute_script("return document.activeElement.shadowRoot?.activeElement")
+        return field
 
-    waiting.until(opened)
-    ActionChains(driver).send_keys(word).perform()
+    waiting.until(opened).send_keys(word)
     hits = f"return document.activeElement.shadowRoot.querySelectorAll('a[href*=\"{page}\"]').length"
     waiting.until(lambda d: d.execute_script(hits))
 
