@@ -53,6 +53,7 @@ def relink(page: Path) -> None:
         text = text.replace(f"]({up}docs/", f"]({up}")
     else:
         text = text.replace(f"]({up}../results/", f"]({up}results/")
+    text = re.sub(r"(\]\([^)]*notebooks/\w+)\.ipynb", r"\1.md", text)
     page.write_text(re.sub(r"(\]\([^)]*results/|\]\()README\.md", r"\1index.md", text), encoding="utf-8")
 
 

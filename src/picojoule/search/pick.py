@@ -132,7 +132,8 @@ class Pick:
             return None
         best = self.chosen.best
         form = "nir" if best.recipe.neuron.kind == "spike" else "onnx"  # NIR has no node for the other neurons
-        return f"picojoule export {shlex.quote(str(best.path))} --to {form}"
+        trust = " --trust" if ":" in best.recipe.model.name else ""  # the network is code, which needs consent
+        return f"picojoule export {shlex.quote(str(best.path))} --to {form}{trust}"
 
     @property
     def lacks_weights(self) -> str | None:
