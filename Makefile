@@ -63,8 +63,8 @@ peers: $(PEERS_VENV)/.installed $(SINABS_VENV)/.installed  ## the tests of netwo
 	PICOJOULE_FRAMEWORKS="sinabs" \
 		$(SINABS_VENV)/bin/python -m pytest -q -n $(WORKERS) $(PEERS_TESTS)
 
-agreement: $(PEERS_VENV)/.installed $(SINABS_VENV)/.installed  ## compare with the peers' counters, write docs/agreement.md
-	$(PEERS_VENV)/bin/python benchmarks/agreement.py --sinabs $(SINABS_VENV)/bin/python --out docs/agreement.md
+agreement: $(PEERS_VENV)/.installed $(SINABS_VENV)/.installed  ## compare with the peers' counters, write results/agreement.md
+	$(PEERS_VENV)/bin/python benchmarks/agreement.py --sinabs $(SINABS_VENV)/bin/python --out results/agreement.md
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -5,7 +5,7 @@ the reason is named, and a difference without a known reason ends the script wit
 VGG11 on 1 000 images against plain inference, and the growth of memory with the number of batches. sinabs needs an
 environment of its own, whose Python is given by --sinabs.
 
-python benchmarks/agreement.py [--sinabs PYTHON] [--images 1000] [--turns 5] [--out docs/agreement.md]
+python benchmarks/agreement.py [--sinabs PYTHON] [--images 1000] [--turns 5] [--out results/agreement.md]
 
 With --turns 0 the times are left out.
 """

@@ -6,7 +6,7 @@ ours (snnTorch has no counter). All channels last, taking turns, in float32; ste
 has it. The event engine answers one image after the other on one core, for a network that fires at 2 %. The peers are
 those that are installed (`make peers` does it).
 
-python benchmarks/comparison.py [--models cnn7 vgg11 resnet18] [--turns 9] [--out docs/speed.md]
+python benchmarks/comparison.py [--models cnn7 vgg11 resnet18] [--turns 9] [--out results/speed.md]
 """
 
 from __future__ import annotations

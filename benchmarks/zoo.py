@@ -1,6 +1,6 @@
 """SpikingJelly's own networks through trace, watch, EnergyMeter and Penalty, unchanged: what is counted in each.
 
-python benchmarks/zoo.py [NAME…] [--out docs/zoo.md]
+python benchmarks/zoo.py [NAME…] [--out results/zoo.md]
 
 Runs in the environment that has SpikingJelly (`make peers` makes it). The networks have the small sizes that the tests
 use (`tests/helpers/spikingjelly_zoo.py`). A network whose bill and penalty differ, or that is refused, ends the script
@@ -35,7 +35,7 @@ of them the bill and the penalty of random images are the same number.
 
 """
 TAIL = """
-Made by `python benchmarks/zoo.py --out docs/zoo.md` ({machine}).
+Made by `python benchmarks/zoo.py --out results/zoo.md` ({machine}).
 """
 
 

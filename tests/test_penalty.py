@@ -525,7 +525,7 @@ def test_a_penalty_is_not_tied_to_one_batch_size_or_device_copy() -> None:
 
 @pytest.mark.parametrize("p", [1.5, 2, 3])
 def test_above_one_the_exponent_only_sets_the_strength_on_firing_neurons(p: float) -> None:
-    """docs/exponent.md: p at strength λ/p is p = 1 at λ with the sub-threshold part of its gradient switched off."""
+    """As docs/explanation/exponent.md says, p at λ/p is p = 1 at λ without the sub-threshold part of its gradient."""
     net = torch.nn.Sequential(pj.declare_spiking(torch.nn.Identity()), torch.nn.Linear(6, 3))
     synapses = pj.trace(net, torch.zeros(1, 6))
 

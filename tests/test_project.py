@@ -85,7 +85,7 @@ def test_every_link_of_the_documents_leads_somewhere() -> None:
     pages = [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
-        ROOT / "results" / "README.md",
+        *(ROOT / "results").rglob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
     ]
     broken = [
@@ -100,6 +100,8 @@ def test_every_link_of_the_documents_leads_somewhere() -> None:
 def test_every_page_of_the_documents_is_in_the_sites_table_of_contents() -> None:
     contents = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
+    pages += [f"notebooks/{notebook.stem}.md" for notebook in (ROOT / "docs" / "notebooks").glob("*.ipynb")]
+    pages += [f"results/{page.stem}.md".replace("README", "index") for page in (ROOT / "results").glob("*.md")]
     assert [page for page in pages if f" {page}\n" not in contents] == []
 
 
@@ -113,7 +115,7 @@ def test_every_other_framework_and_counter_has_an_environment_that_must_have_it(
 
 
 def test_the_table_of_agreement_was_made_with_the_tested_versions() -> None:
-    page = (ROOT / "docs" / "agreement.md").read_text(encoding="utf-8")
+    page = (ROOT / "results" / "agreement.md").read_text(encoding="utf-8")
     pinned = "\n".join((ROOT / f"requirements-{name}.txt").read_text(encoding="utf-8") for name in ("peers", "sinabs"))
     for tool in ("sinabs", "SpikingJelly", "NeuroBench"):
         (version,) = re.findall(rf"^{tool.lower()}==([^;\s]+)", pinned, flags=re.MULTILINE)

@@ -64,7 +64,7 @@ def test_the_claims_are_those_of_the_runs(claim: str) -> None:
 def test_the_speeds_are_those_of_the_benchmark() -> None:
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in (ROOT / "docs" / "speed.md").read_text(encoding="utf-8").splitlines()
+        for line in (ROOT / "results" / "speed.md").read_text(encoding="utf-8").splitlines()
         if re.match(r"\| \w+ \| (fp32|bf16) \|", line)
     ]
     peers = [row for row in rows if row[2] != "picojoule"]

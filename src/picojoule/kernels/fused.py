@@ -2,7 +2,7 @@
 
 What it gains: time, since such products are bound by memory and PyTorch draws dropout masks on one core, and memory,
 since there are no intermediate results: the peak of a training step of VGG11 with 100 images falls from 261 to 201 MiB,
-by `benchmarks/switches.py`, which also times the step. `docs/speed.md` has it beside those of other frameworks.
+by `benchmarks/switches.py`, which also times the step. `results/speed.md` has it beside those of other frameworks.
 
 The passes need Numba. Where it is not installed, or PICOJOULE_FUSED=0 is set, PyTorch's operators do the same:
 

@@ -1,7 +1,7 @@
 """Environment variables that switch off what is done natively to save time or memory.
 
 Each native trick has one, and all of them are read here. `0` switches it off, `1` or nothing leaves it on. What is
-computed stays the same, up to rounding where the trick's own docstring says so; `docs/speed.md` has the table.
+computed stays the same, up to rounding where the trick's own docstring says so; `results/speed.md` has the table.
 """
 
 from __future__ import annotations
