@@ -73,7 +73,7 @@ def test_mean_and_spread_over_seeds_and_the_bill_of_the_test_split(folder: Path)
     assert chosen["test"]["accuracy"]["spread"] == pytest.approx(0.01)
     assert len(chosen["runs"]) == 3
     assert Run(Path(chosen["best"])).recipe.seed == 1
-    assert content["export"] == f"picojoule export {chosen['best']} --to nir"
+    assert content["export"] == f"picojoule export {chosen['best']} --to nir --trust"
 
 
 def test_nothing_satisfies(folder: Path) -> None:
@@ -159,7 +159,7 @@ def test_the_export_is_one_that_the_neurons_have(tmp_path: Path, kind: str, form
     run.write_text("recipe.toml", tiny.recipe(f"neuron.kind={kind}").to_toml())
     run.write_text("result.json", json.dumps({split: tiny.figures(0.9, 1e-6) for split in ("validation", "test")}))
     run.write_weights({})
-    assert pick(tmp_path, Limits.read(None, "1J", None)).export == f"picojoule export {run.path} --to {form}"
+    assert pick(tmp_path, Limits.read(None, "1J", None)).export == f"picojoule export {run.path} --to {form} --trust"
 
 
 def test_a_network_without_weights_is_told_of(folder: Path, command: Command) -> None:

@@ -21,6 +21,7 @@ from rich.table import Table
 from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
 from picojoule.io import packs
+from picojoule.io.factories import is_factory
 from picojoule.runs.folder import Run, find_runs
 from picojoule.runs.result import RunResult, Split
 from picojoule.search.limits import Limits
@@ -132,7 +133,7 @@ class Pick:
             return None
         best = self.chosen.best
         form = "nir" if best.recipe.neuron.kind == "spike" else "onnx"  # NIR has no node for the other neurons
-        trust = " --trust" if ":" in best.recipe.model.name else ""  # the network is code, which needs consent
+        trust = " --trust" if is_factory(best.recipe.model.name) else ""
         return f"picojoule export {shlex.quote(str(best.path))} --to {form}{trust}"
 
     @property
