@@ -20,6 +20,7 @@ from picojoule.cli.options import (
     one_of,
 )
 from picojoule.cli.streams import note, show, show_json, show_path, standard_output_kept, tell, transfer_bar
+from picojoule.errors import PicojouleError
 from picojoule.runs.result import Split
 from picojoule.search.sweep import Where
 
@@ -54,7 +55,10 @@ def write_report(
 
 def show_run(
     run: FinishedRun,
-    images: Annotated[int, typer.Option(help="How many images of the split it is shown.")] = 32,
+    images: Annotated[int, typer.Option(help="How many images of the split it is shown, the first.")] = 32,
+    at: Annotated[
+        str | None, typer.Option(metavar="N,N…", help="Instead of the first, these images, counted from 0: 3,17.")
+    ] = None,
     split: Annotated[str, typer.Option(help="test or validation.")] = "test",
     out: Annotated[Path | None, typer.Option(help="The folder of the pictures; RUN/pictures unless given.")] = None,
     trust: Trusted = False,
@@ -63,20 +67,32 @@ def show_run(
 ) -> None:
     """Draw a trained network at work: raster, firing rates, dead neurons, rate and energy maps, potentials.
 
-    Writes each picture as SVG, PDF and PNG, and prints their paths.
+    Writes each picture as SVG, PDF and PNG, and prints their paths. `picojoule report` shows those beside a run.
 
     Example: `picojoule show runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --images 16 --out pictures`
+
+    Example: `picojoule show runs/cnn7-fashion-mnist-syn1-64-s0-0123456789ab --at 3,17`
     """
     from picojoule.report.network_pictures import show_network  # brings the plotting library
 
     part = one_of("--split", split, get_args(Split))
     with standard_output_kept():  # a model may print; standard output is the command's
-        pictures = show_network(run, out, images=images, split=part, trust=consent(trust, model))
+        pictures = show_network(run, out, images=images, at=_positions(at), split=part, trust=consent(trust, model))
     if as_json:
         show_json({"run": str(run), "pictures": [str(path) for path in pictures]})
         return
     for path in pictures:
         show_path(path)
+
+
+def _positions(text: str | None) -> list[int] | None:
+    """Read the positions of images."""
+    try:
+        return None if text is None else [int(part) for part in text.split(",")]
+    except ValueError:
+        raise PicojouleError(
+            f"--at {text!r} names no images: give whole numbers with commas, as in --at 3,17"
+        ) from None
 
 
 @paper_app.command("list")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import html
 from collections.abc import Mapping
+from pathlib import Path
 
 import altair as alt
 
 from picojoule.energy.units import format_joules
+from picojoule.io.files import is_file
 from picojoule.io.tables import Column, Sheet
 from picojoule.report import figures
 from picojoule.report.collection import STATES, Collection
@@ -17,6 +20,8 @@ from picojoule.report.page import asset, chart_place, figure_place, table, unbro
 from picojoule.report.rows import BASELINE
 
 CHOSEN = "this run"
+MOST_PICTURES = 12
+"""Of one run: `picojoule show` draws five."""
 
 
 def kinds_and_variants(found: list[RunGroup]) -> tuple[list[str], list[str]]:
@@ -96,11 +101,35 @@ def page_body(
         scores=_by_group(tables),
         layers=figure_place("layer-energy", "Energy by layer") + figure_place("layer-rate", "Firing rate by layer"),
         shares=chart_place("shares", "Share of the energy and of each penalty"),
+        pictures=_pictures(collection),
         training=figure_place("training-loss", "Loss")
         + figure_place("training-accuracy", "Accuracy")
         + figure_place("training-energy", "Energy on the validation images")
         + figure_place("training-strength", "Strength of the penalty"),
     )
+
+
+def _pictures(collection: Collection) -> str:
+    """Put in what `picojoule show` drew of the runs, as pictures that cannot run code; nothing where there is none."""
+    drawn = {entry.name: _drawn(collection.folder, entry.name) for entry in collection}
+    shown = "".join(
+        f"<details><summary>{html.escape(name)}</summary>{''.join(map(_picture, files))}</details>"
+        for name, files in drawn.items()
+        if files
+    )
+    return f"<h2>Networks at work</h2>\n{shown}" if shown else ""
+
+
+def _drawn(folder: Path, name: str) -> list[Path]:
+    run = folder if folder.name == name else folder / name
+    return [path for path in sorted((run / "pictures").glob("*.svg")) if is_file(path)][:MOST_PICTURES]
+
+
+def _picture(file: Path) -> str:
+    content = base64.b64encode(file.read_bytes()).decode()
+    title = html.escape(file.stem.replace("-", " "))
+    image = f'<img alt="{title}" src="data:image/svg+xml;base64,{content}">'
+    return f"<figure><figcaption>{title}</figcaption>{image}</figure>"
 
 
 def _by_group(parts: Mapping[int, str]) -> str:

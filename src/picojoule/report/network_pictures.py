@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
 import altair as alt
 import torch
 
-from picojoule.data import Batches, Given
+from picojoule.data import Batches, Given, Images
 from picojoule.errors import PicojouleError, unknown
 from picojoule.io.files import make_folder
 from picojoule.neurons.time_steps import as_batch
@@ -29,6 +30,7 @@ def show_network(
     out: str | os.PathLike[str] | None = None,
     *,
     images: int = 32,
+    at: Sequence[int] | None = None,
     split: Split = "test",
     trust: Trust = False,
     data: Given | None = None,
@@ -39,6 +41,7 @@ def show_network(
         run: The run, or the path of its folder.
         out: The folder of the pictures; None is `pictures` in the run's folder.
         images: How many images of the split it is shown; the first of them are taken.
+        at: In place of the first, the images at these positions, counted from 0.
         split: "test" or "validation".
         trust: Needed for a model or data that are not picojoule's own code, as `load_model` says.
         data: The data that were given to `fit`, for a run with `data.name = "own"`.
@@ -59,6 +62,8 @@ def show_network(
         raise unknown("split", str(split), get_args(Split))
     if type(images) is not int or not 1 <= images <= MOST_IMAGES:
         raise PicojouleError(f"{images!r} images cannot be shown: take a whole number from 1 to {MOST_IMAGES}")
+    if at is not None and not 1 <= len(at) <= MOST_IMAGES:
+        raise PicojouleError(f"{len(at)} images cannot be shown: name 1 to {MOST_IMAGES}")
     run = Run.opened(run)
     recipe, model = run.recipe, load_model(run, trust)
     synapses = count_synapses(model, recipe)
@@ -66,6 +71,8 @@ def show_network(
         raise PicojouleError(f"the network of {run.path} has no spikes to be shown: choose a run with spiking neurons")
     loaded = load_data(run, trust, data)
     part = loaded.validation if split == "validation" else loaded.test
+    if at is not None:
+        part, images = _chosen(part, at), len(at)
     batch, _ = next(iter(Batches(part, images, loaded.normalization if recipe.data.normalize else None)))
     folder = Path(out) if out is not None else run.path / "pictures"
     make_folder(folder)
@@ -82,3 +89,12 @@ def show_network(
         charts["rate-maps"] = plot.rate_maps(activity)
         charts["energy-maps"] = plot.energy_maps(activity, synapses, hardware=recipe.energy.hardware)
     return [file for name, chart in charts.items() for file in save(chart, folder / name)]
+
+
+def _chosen(part: Images, at: Sequence[int]) -> Images:
+    """Take the images at some positions."""
+    wrong = [position for position in at if type(position) is not int or not 0 <= position < len(part)]
+    if wrong:
+        raise PicojouleError(f"there is no image {wrong[0]!r}: the split has {len(part):,}, counted from 0")
+    index = torch.tensor(at)
+    return Images(part.images[index], part.labels[index])

@@ -96,7 +96,7 @@ def energy_maps(
         return 1e12 * spikes.double().sum(0) * prices(synapses[name])
 
     known = None if layers is not None else [name for name in activity if name in synapses]
-    return _maps("energy maps", activity, layers or known, sample, energy, "picojoules per sample", ".4s", total=True)
+    return _maps("energy maps", activity, layers or known, sample, energy, "picojoules per sample", ",.4~r", total=True)
 
 
 def _maps(
@@ -130,7 +130,11 @@ def _maps(
         raise PicojouleError(
             f"{what} need a layer with feature maps [C, H, W], and this network has none: take a raster"
         )
-    chart: alt.TopLevelMixin = alt.concat(*charts, columns=_COLUMNS).resolve_scale(color="independent")
+    shown = "mean of all samples" if sample is None else f"sample {sample}"
+    heading = alt.Title(what.capitalize(), subtitle=f"{shown}, each layer on its own scale", anchor="start")
+    chart: alt.TopLevelMixin = (
+        alt.concat(*charts, columns=_COLUMNS).resolve_scale(color="independent").properties(title=heading)
+    )
     return chart
 
 

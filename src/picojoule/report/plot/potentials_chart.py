@@ -106,7 +106,10 @@ def potentials(found: Potentials, layer: str | None = None, *, width: int = 220)
         raise unknown("layer", str(layer), list(found.values))
     names = [layer] if layer is not None else list(found.values)
     charts = [_histogram(name, found.values[name], found.thresholds[name], width) for name in names]
-    chart: alt.TopLevelMixin = alt.concat(*charts, columns=3)
+    heading = alt.Title(
+        "Potentials", subtitle="the line is the threshold, from which on a neuron fires", anchor="start"
+    )
+    chart: alt.TopLevelMixin = alt.concat(*charts, columns=3).properties(title=heading)
     return chart
 
 
