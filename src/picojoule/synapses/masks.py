@@ -14,12 +14,21 @@ from picojoule.kernels.torch_private import tree_leaves, tree_map_only
 from picojoule.synapses.rules.passing import RANDOM
 from picojoule.synapses.tags import Origin, Tags
 
+_PLACING = frozenset(
+    "gather index_add index_add_ index_copy index_copy_ index_put index_put_ index_select one_hot scatter scatter_ "
+    "scatter_add scatter_add_ take_along_dim".split()
+)
+"""Operations that put elements where whole numbers say."""
+_CASTS = frozenset("bfloat16 double float half to type type_as".split())
+
 _DRAWS = 4
 """Positive, negative, large of either sign, small of either sign."""
 
 
 class Masks:
     """A record of the synapses that masks leave: what is not zero whatever the weights are.
+
+    Positions that are learned (delays, a kernel built from taps) put weights where they are when the model is traced.
 
     A mask is a constant of the model (a buffer, or made of buffers and numbers), never a parameter, whose zeros may be
     gone after the next step of training, and never drawn: what dropout takes away is counted. A weight's own zeros are
@@ -203,6 +212,12 @@ class _Rerun:
         value = self._before if self._before is not None and tensor is self._target else tensor.detach()
         if self._masks.is_drawn(tensor):
             if not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool):
+                if self._func.__name__ in _PLACING:  # positions that were learned: taps are where they are now
+                    numbers[id(tensor)] = value
+                    return value
+                if self._func.__name__ in _CASTS:
+                    numbers[id(tensor)] = self._entry(tensor).to(tensor.dtype)
+                    return numbers[id(tensor)]
                 raise _NoOtherNumbers("whole numbers may be indices, which no others can stand for")
             generator = torch.Generator().manual_seed(len(numbers) * _DRAWS + draw)
             size = 1 + torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
