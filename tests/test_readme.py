@@ -14,6 +14,7 @@ import typer.main
 import picojoule as pj
 from picojoule import paper, report
 from picojoule.cli import app
+from picojoule.runs.folder import find_runs
 from picojoule.zoo import pretrained
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,6 +74,21 @@ def test_the_speeds_are_those_of_the_benchmark() -> None:
     said = SECTION["Speed: the bill is the clock"]
     assert f"{min(times)} to {max(times)} of the time and {min(memory)} to {max(memory)} of the memory" in said
     assert f"adds {min(metering)} to {max(metering)} %" in said
+
+
+def test_the_demo_is_as_good_as_is_said() -> None:
+    runs = [
+        run
+        for run in find_runs(ROOT / "results" / "tried.runs.zip")
+        if (run.recipe.data.limit, run.recipe.training.epochs, run.recipe.training.batch_size) == (10_000, 3, 25)
+        and (run.recipe.seed, run.recipe.optimizer.lr, run.recipe.optimizer.anneal) == (0, 2e-3, None)
+    ]
+    before, after = (run.result.test for run in sorted(runs, key=lambda run: run.recipe.penalty.strength))
+    assert before.joules
+    assert after.joules
+    share = f"{100 * after.joules / before.joules:.0f} % of the energy"
+    said = f"{100 * before.accuracy:.1f} % right without, {100 * after.accuracy:.1f} % with the penalty, at {share}"
+    assert said in README
 
 
 def test_the_shipped_network_is_as_good_as_is_said() -> None:
