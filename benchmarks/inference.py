@@ -5,6 +5,11 @@ turns in one run. Reported: milliseconds an image, synaptic operations a second,
 operations (R²), and the break-even: the operations at which the fastest dense engine would be as fast. Before the race
 the answers are compared with PyTorch's on more of the test images: classes, accuracy, spikes, synaptic operations.
 
+Rivals of the float32 engine are PyTorch and ONNX Runtime; the int8 engine also meets ONNX Runtime with weights and
+activations quantised to bytes (by its own static quantisation, a scale for each output channel, on the images of the
+race; VNNI instructions where the machine has them), whose answers are compared with PyTorch's too. And the network runs
+by the kernels that training skips silence with, to show what one set of kernels for both would cost.
+
 Networks are finished runs of one model (folders), or, without any, random ones that fire at given rates. ONNX Runtime
 takes part where it is installed: pip install -c constraints.txt onnx onnxruntime
 
@@ -18,10 +23,12 @@ import copy
 import importlib.util
 import io
 import json
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +43,14 @@ from torch import Tensor, nn
 import picojoule as pj
 from picojoule.deploy import events
 from picojoule.io.files import write_atomically
+from picojoule.kernels.event_driven.geometry import geometry_of
 from picojoule.report.curve import budget_label
 
 IMAGES = 64
 DENSE = ("PyTorch", "PyTorch channels-last", "ONNX Runtime")
+DENSE_INT8 = "ONNX Runtime int8"
+RIVALS = {"fp32": DENSE, "int8": (*DENSE, DENSE_INT8)}
+TRAINING = "by the kernels of training"
 Answer = Callable[[Tensor], object]
 
 
@@ -65,7 +76,12 @@ class Measured:
 
     def agreement(self) -> dict[str, Any]:
         """Answers and spikes against PyTorch's, on all images that were given for it."""
-        same, right = {"fp32": 0, "int8": 0}, {"PyTorch": 0, "fp32": 0, "int8": 0}
+        engines = {"fp32": lambda x: self.float32(x).logits, "int8": lambda x: self.int8(x).logits}
+        if has_onnx():
+            file = quantised(onnx_file(self.net), self.images)
+            in_bytes: Any = in_onnx(file, 1)
+            engines[DENSE_INT8] = lambda x: torch.from_numpy(in_bytes(x)[0])
+        same, right = dict.fromkeys(engines, 0), dict.fromkeys(("PyTorch", *engines), 0)
         differing = spikes = alike = equal = 0
         meter = {name: layer.fan_out.double() for name, layer in self.float32.synapses.items()}
         for images, labels in zip(self.compared.split(100), self.labels.split(100), strict=True):
@@ -73,7 +89,8 @@ class Measured:
                 classes = self.net(images).argmax(1)
             right["PyTorch"] += int((classes == labels).sum())
             result = self.float32(images)
-            for name, logits in (("fp32", result.logits), ("int8", self.int8(images).logits)):
+            for name, engine in engines.items():
+                logits = engine(images)
                 same[name] += int((logits.argmax(1) == classes).sum())
                 right[name] += int((logits.argmax(1) == labels).sum())
             own = self.float32.watch(images)
@@ -142,7 +159,7 @@ def torch_threads(count: int) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def dense_engines(net: nn.Module, threads: int) -> dict[str, Answer]:
+def dense_engines(net: nn.Module, images: Tensor, threads: int) -> dict[str, Answer]:
     def in_torch(layout: torch.memory_format) -> Answer:
         laid_out: Any = copy.deepcopy(net).to(memory_format=layout)  # type: ignore[call-overload]
 
@@ -153,13 +170,65 @@ def dense_engines(net: nn.Module, threads: int) -> dict[str, Answer]:
         return answer
 
     engines = dict(zip(DENSE, (in_torch(torch.contiguous_format), in_torch(torch.channels_last)), strict=False))
-    if importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnx"):
-        engines[DENSE[2]] = in_onnx(net, threads)
+    if has_onnx():
+        engines[DENSE[2]] = in_onnx(onnx_file(net), threads)
+        engines[DENSE_INT8] = in_onnx(quantised(onnx_file(net), images), threads)
     return engines
 
 
-def in_onnx(net: nn.Module, threads: int) -> Answer:
-    import onnxruntime
+def has_onnx() -> bool:
+    return bool(importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnx"))
+
+
+def by_training_kernels(net: nn.Module) -> Answer:
+    """The network with every layer of synapses behind spikes computed by `pj.sparse`'s kernels, whatever its activity.
+
+    They take weights as training leaves them, anew in every call, for there they change from step to step.
+    """
+    from picojoule.kernels.event_driven.convolution import event_convolution
+
+    laid_out: Any = copy.deepcopy(net).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    layers = [module for module in laid_out.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+
+    def by_events(layer: Any, x: Tensor) -> Tensor:
+        flat, weight = (t if t.dim() == 4 else t[:, :, None, None] for t in (x, layer.weight))
+        shape = geometry_of(layer, flat)
+        assert shape is not None
+        y, _ = event_convolution(flat, weight, layer.bias, shape)
+        return y if x.dim() == 4 else y.flatten(1)
+
+    for layer in layers[1:]:  # the first is fed by pixels
+        layer.forward = partial(by_events, layer)
+
+    def answer(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            logits: Tensor = laid_out(x.contiguous(memory_format=torch.channels_last))
+            return logits
+
+    return answer
+
+
+def quantised(file: bytes, images: Tensor) -> bytes:
+    """The same network with weights and activations of 8 bits, as ONNX Runtime's own tool makes it of some images."""
+    from onnxruntime import quantization
+
+    class Samples(quantization.CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self._left = iter(images.split(1))
+
+        def get_next(self) -> dict[str, Any] | None:
+            x = next(self._left, None)
+            return None if x is None else {"x": x.numpy()}
+
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "float32.onnx"), Path(folder, "int8.onnx")
+        source.write_bytes(file)
+        quantization.quantize_static(source, target, Samples(), per_channel=True)
+        return target.read_bytes()
+
+
+def onnx_file(net: nn.Module) -> bytes:
+    """The network as ONNX knows it, in evaluation."""
 
     class Threshold(nn.Module):
         """`Spike` without its gradient, which ONNX has no word for."""
@@ -181,9 +250,15 @@ def in_onnx(net: nn.Module, threads: int) -> Answer:
         warnings.simplefilter("ignore")  # the exporter's advice to its own users
         example = torch.zeros(1, *net.input_shape)
         torch.onnx.export(plain, (example,), file, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "batch"}})
+    return file.getvalue()
+
+
+def in_onnx(file: bytes, threads: int) -> Answer:
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    session = onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     return lambda x: session.run(None, {"x": x.numpy()})
 
 
@@ -225,7 +300,7 @@ def race(networks: list[Measured], batch: int, threads: int, turns: int) -> Timi
     """Seconds for all images of every dense engine (on the first network: they do not care) and every network."""
     contestants = {
         name: turn(answer, networks[0].images, batch, threads)
-        for name, answer in dense_engines(networks[0].net, threads).items()
+        for name, answer in dense_engines(networks[0].net, networks[0].images, threads).items()
     }
     for network in networks:
         for weights, engine in (("fp32", network.float32), ("int8", network.int8)):
@@ -237,25 +312,30 @@ def race(networks: list[Measured], batch: int, threads: int, turns: int) -> Timi
                 )
             )
             contestants[f"{network.label} {weights}"] = turn(shared, network.images, batch, threads)
+        answer = by_training_kernels(network.net)
+        contestants[f"{network.label} {TRAINING}"] = turn(answer, network.images, batch, threads)
     return interleaved(contestants, turns, title=f"batch {batch}, {threads} threads")
 
 
 def summary(networks: list[Measured], timings: Timings, batch: int, threads: int) -> dict[str, Any]:
-    dense = {name: timings.median(name) / IMAGES for name in DENSE if name in timings.seconds}
-    fastest = min(dense, key=lambda name: dense[name])
+    everybody = [name for name in RIVALS["int8"] if name in timings.seconds]
+    dense = {name: timings.median(name) / IMAGES for name in everybody}
+    fastest = {w: min((n for n in everybody if n in rivals), key=timings.median) for w, rivals in RIVALS.items()}
     cores = f"{threads} core{'s' * (threads > 1)}"
     console.print(f"\nbatch {batch}, {cores}: " + ", ".join(f"{n} {s * 1e3:.3f} ms" for n, s in dense.items()))
     rows = []
     for network in networks:
         row: dict[str, Any] = {"network": network.label, "synops": network.synops, "accuracy": network.accuracy}
         for weights in ("fp32", "int8"):
-            seconds = timings.median(f"{network.label} {weights}") / IMAGES
-            ratios = [
-                a / b
-                for a, b in zip(timings.seconds[fastest], timings.seconds[f"{network.label} {weights}"], strict=True)
-            ]
-            row[weights] = {"milliseconds": seconds * 1e3, "faster": float(np.median(ratios))}
+            own = f"{network.label} {weights}"
+            seconds = timings.median(own) / IMAGES
+            row[weights] = {"milliseconds": seconds * 1e3, "faster": timings.ratio(fastest[weights], own)[1]}
             row[weights]["per_second"] = network.synops / seconds
+        trained_by = f"{network.label} {TRAINING}"
+        row["training"] = {
+            "milliseconds": timings.median(trained_by) / IMAGES * 1e3,
+            "slower": timings.ratio(trained_by, f"{network.label} fp32")[1],
+        }
         rows.append(row)
         console.print(
             f"  {row['network']:14} {row['synops']:12,.0f} synops"
@@ -265,18 +345,20 @@ def summary(networks: list[Measured], timings: Timings, batch: int, threads: int
                 f"{row[name]['faster']:5.1f} ×"
                 for name in ("fp32", "int8")
             )
+            + f"  {TRAINING} {row['training']['milliseconds']:7.3f} ms, {row['training']['slower']:.2f} : fp32"
         )
     result: dict[str, Any] = {"batch": batch, "threads": threads, "dense": dense, "networks": rows}
     if len(networks) > 2:
         synops = np.array([row["synops"] for row in rows])
         for weights in ("fp32", "int8"):
+            rival = fastest[weights]
             line = Line.through(synops, np.array([row[weights]["milliseconds"] / 1e3 for row in rows]))
-            even = line.reaches(dense[fastest])
+            even = line.reaches(dense[rival])
             share = even / networks[0].float32.synapses.synapses
             result[weights] = {"line": vars(line), "break_even_synops": even, "break_even_rate": share}
             console.print(
                 f"  {weights}: {line.fixed * 1e6:.0f} µs + synops / {1 / line.slope / 1e9:.1f} G/s, R² = "
-                f"{line.r_squared:.4f}; as slow as {fastest} at {even:,.0f} synops, {share:.1%} of all synapses"
+                f"{line.r_squared:.4f}; as slow as {rival} at {even:,.0f} synops, {share:.1%} of all synapses"
             )
     return result
 
@@ -336,6 +418,9 @@ def table(results: list[dict[str, Any]]) -> list[str]:
             cells = [r["networks"][i][weights] for r in results]
             numbers = " | ".join(f"{cell['milliseconds']:.3f} ({cell['faster']:.1f} ×)" for cell in cells)
             lines.append(f"| events {weights}, {row['network']}, {row['synops'] / 1e6:.2f} M synops | {numbers} |")
+        cells = [r["networks"][i]["training"] for r in results]
+        numbers = " | ".join(f"{cell['milliseconds']:.3f} ({cell['slower']:.2f} × events fp32)" for cell in cells)
+        lines.append(f"| {TRAINING}, {row['network']} | {numbers} |")
     return lines
 
 

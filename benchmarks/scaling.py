@@ -5,6 +5,7 @@ One layer at a time: its active inputs, its output and its weight gradient by ev
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from functools import partial
 
@@ -22,7 +23,7 @@ LAYERS = {
     "vgg11 conv6": Geometry(100, 1, 512, 512, (4, 4), (3, 3), (1, 1), (1, 1)),
     "resnet18 stage1": Geometry(100, 1, 64, 64, (32, 32), (3, 3), (1, 1), (1, 1)),
 }
-GOES = 5
+GOES = 3
 DENSITIES = (0.02, 0.12)
 KINDS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -40,12 +41,16 @@ def measure(shape: Geometry, kind: torch.dtype, density: float, turns: int) -> T
     return interleaved({"two": partial(on, 2, work), "one": partial(on, 1, work)}, turns)
 
 
-def report(precisions: list[str], turns: int) -> None:
-    console.print("| layer | active inputs | precision | one thread : two | quartiles |")
-    console.print("|---|---:|---|---:|---:|")
+def table(precisions: list[str], turns: int) -> list[str]:
+    """Time every layer on one thread and on two; a Markdown table of their ratios."""
+    lines = ["| layer | active inputs | precision | one thread : two |", "|---|---:|---|---:|"]
+    ratios = []
     for name, shape in LAYERS.items():
         for precision in precisions:
             for density in DENSITIES:
-                low, middle, high = measure(shape, KINDS[precision], density, turns).ratio("one", "two")
-                cells = f"{middle:.2f} | {low:.2f} – {high:.2f}"
-                console.print(f"| {name} | {density:.0%} | {precision} | {cells} |")
+                times = measure(shape, KINDS[precision], density, turns)
+                ratios.append(times.ratio("one", "two")[1])
+                lines.append(f"| {name} | {density:.0%} | {precision} | {times.cell('one', 'two')} |")
+                console.print(lines[-1], highlight=False)
+    lines.append(f"| all, median | | | {statistics.median(ratios):.2f} |")
+    return lines

@@ -6,7 +6,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +19,14 @@ from picojoule.kernels.torch_private import cpu_has_bfloat16
 console = Console(soft_wrap=True)
 
 
+def quartiles(values: Sequence[float], digits: int = 2) -> str:
+    """The median, and in brackets the quartiles, as a cell of a table; one value alone stands for itself."""
+    if len(values) < 2:
+        return f"{values[0]:.{digits}f}"
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return f"{middle:.{digits}f} ({low:.{digits}f} – {high:.{digits}f})"
+
+
 @dataclass(frozen=True)
 class Timings:
     """Seconds of every turn, by contestant."""
@@ -27,6 +35,10 @@ class Timings:
 
     def median(self, name: str) -> float:
         return statistics.median(self.seconds[name])
+
+    def cell(self, name: str, base: str) -> str:
+        """The median of name : base with its quartiles, as a cell of a table."""
+        return quartiles([a / b for a, b in zip(self.seconds[name], self.seconds[base], strict=True)])
 
     def ratio(self, name: str, base: str) -> tuple[float, float, float]:
         """Quartiles of name : base, each ratio taken within one turn."""

@@ -1,23 +1,31 @@
 """What a penalised training step costs, against the least it could cost and against the peers.
 
-(a) ours : the same network with ReLU, which shares our dropout and batch norm
+--parts steps:
+(a) ours : the same network with ReLU, which shares our dropout and batch norm, but has PyTorch's Adam
 (b) ours : its convolutions and linears alone (pools stay, for they give the shapes)
 (c) ours : the faster of SpikingJelly and snnTorch on the same network, in the same precision and layout
 (d) ours as `picojoule train` runs it here : the faster peer as it comes (fp32, channels first)
 (e) drawing, augmenting and normalising the batches, as a share of our step (ten batches are augmented at a time)
 (f) peak memory of a step: ours : the leaner peer, : the ReLU twin and : our dense path, each in a process of its own
-(g) the table of `benchmarks/silence.py`: ours by how silent the network is, against all of these
-(h) the layers' kernels on two threads against one, by `benchmarks/scaling.py`
-(i) a step's time over the share of active synapses, and its chart, by `benchmarks/curve.py`
 
-Ours is the network with `pj.sparse`, as `picojoule train` runs it; in (a) to (f) with fresh weights, firing at 16 %.
-Where the conditions are the same, all contestants keep freed memory between steps, as `picojoule train` does; in (d)
-only ours does, and four steps are one turn. The peers are those that are installed:
+The other parts show what skipping silence brings, and are the tables of docs/how-to/training-speed.md (--page):
+silence   a step by how silent the network is (`silence`), on networks that were trained (--trained, `trained`)
+runs      whole runs of `picojoule train`, by events and dense (`trained`)
+scaling   the layers' kernels on two threads against one (`scaling`)
+memory    peak memory of a step: ours, our dense path and the ReLU twin
+curve     a step's time over the share of active synapses, and its chart (`curve`)
+
+Ours is the network with `pj.sparse`, as `picojoule train` runs it; but for trained networks with fresh weights, firing
+at 16 %. Where the conditions are the same, all contestants keep freed memory between steps, as `picojoule train` does;
+in (d) only ours does, and four steps are one turn. The peers are those that are installed:
 pip install -c constraints.txt spikingjelly snntorch
 
-python benchmarks/training.py [--models cnn7 vgg11] [--precisions fp32 bf16] [--turns 15] [--parts steps silence …]
-                              [--threads 2] [--runs FOLDER …]   (g) on networks that `picojoule train` left
-                              [--kinds baseline penalised busy] (g) on fresh weights that fire at 12, 1.5, 60 %
+python benchmarks/training.py [--models cnn7 vgg11] [--precisions fp32 bf16] [--turns 15] [--parts steps] [--threads 2]
+
+Everything about silence, in a quarter of an hour on two idle cores, a few minutes more where FOLDER lacks networks:
+
+python benchmarks/training.py --parts silence runs scaling memory curve --trained FOLDER --turns 5 \\
+    --models cnn7 vgg11 resnet18 --page docs/how-to/training-speed.md --chart docs/images/training-silence.png
 """
 
 from __future__ import annotations
@@ -25,6 +33,8 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import itertools
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,6 +44,7 @@ import scaling
 import silence
 import torch
 import torch.nn.functional as F
+import trained
 from timing import Timings, console, describe_machine, interleaved
 from torch import Tensor, nn
 
@@ -42,6 +53,7 @@ from picojoule.data import Batches, Images, Normalization, RandAugment
 from picojoule.data.batches import POOL
 from picojoule.kernels.allocator import retain_freed_memory
 from picojoule.kernels.event_driven.layers import choices
+from picojoule.training.optimizers import Adam
 
 BATCH = 100
 Step = Callable[[], None]
@@ -62,15 +74,16 @@ def stepper(
     batches: Iterator[tuple[Tensor, Tensor]],
     layout: torch.memory_format,
     lr: float = 1e-4,
+    optimizer: type[torch.optim.Adam] = Adam,
 ) -> Step:
     net = net.to(memory_format=layout)
-    optimizer = torch.optim.Adam(net.parameters(), lr=lr)
+    adam = optimizer(net.parameters(), lr=lr)
 
     def step() -> None:
         images, labels = next(batches)
-        optimizer.zero_grad()
+        adam.zero_grad()
         loss(images.contiguous(memory_format=layout), labels).backward()
-        optimizer.step()
+        adam.step()
 
     return step
 
@@ -173,7 +186,12 @@ def contestant(who: str, name: str, precision: str, layout: torch.memory_format 
     else:
         net = alone(name) if who == "convs and linears" else pj.zoo.create(name, neuron=nn.ReLU)
         loss = cross_entropy(net, precision)
-    return stepper(net, loss, same_batch(shape), layout)
+    return stepper(net, loss, same_batch(shape), layout, optimizer=optimizer_of(who))
+
+
+def optimizer_of(who: str) -> type[torch.optim.Adam]:
+    """The twin and the peers train as PyTorch users train them; what shares our kernels has our Adam too."""
+    return torch.optim.Adam if who == "relu twin" or who in PEERS else Adam
 
 
 def alike(name: str, precision: str, peers: list[str], turns: int) -> Timings:
@@ -219,15 +237,20 @@ def main() -> None:
     parser.add_argument("--precisions", nargs="+", default=["fp32", *(["bf16"] * native)], choices=["fp32", "bf16"])
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parts = ["steps", "silence", "scaling", "curve"]
-    parser.add_argument("--parts", nargs="+", default=parts[:3], choices=parts)
+    parser.add_argument("--parts", nargs="+", default=["steps"], choices=["steps", *SILENCE])
     parser.add_argument("--kinds", nargs="+", default=[*silence.RATES], choices=[*silence.RATES])
-    parser.add_argument("--chart", type=Path, help="where (i) is drawn, such as docs/images/training-silence.png")
-    parser.add_argument("--runs", nargs="+", type=Path, default=[])
+    parser.add_argument("--trained", type=Path, help="folder of networks to measure, trained there where it lacks them")
+    parser.add_argument("--runs", nargs="+", type=Path, default=[], help="other runs to measure")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[*trained.SEEDS], help="of whole runs")
+    parser.add_argument("--chart", type=Path, help="where the curve is drawn, such as docs/images/training-silence.png")
+    parser.add_argument("--page", type=Path, help="a page whose measured part is replaced by these tables")
     options = parser.parse_args()
+    if options.page is not None:
+        with_measured(options.page.read_text(encoding="utf-8"), "")  # refused before hours are spent
     torch.set_num_threads(options.threads)
     default_precision = "bf16" if native else "fp32"
-    console.print(f"{describe_machine()}; batch {BATCH}, forward, backward and Adam")
+    machine = f"{describe_machine()}; batch {BATCH}, forward, backward and Adam"
+    console.print(machine)
     if not native:
         console.print("no native bfloat16 here: what `picojoule train` takes by itself is fp32")
     peers = [peer for peer in PEERS if importlib.util.find_spec(peer) is not None]
@@ -239,13 +262,84 @@ def main() -> None:
         if peers:
             times = as_they_come(name, default_precision, peers, options.turns)
             console.print(f"{name:9} (d) as they come, {times.line('ours', fastest(times, peers))}")
-    if "silence" in options.parts:
-        rows = silence.rows_for(options.models, options.kinds, options.runs)
-        silence.report(rows, options.precisions, BATCH, peers, options.turns)
-    if "scaling" in options.parts:
-        scaling.report(options.precisions, options.turns)
-    if "curve" in options.parts:
-        curve.report(options.models[0], options.precisions, BATCH, options.turns, options.chart)
+    text = f"Measured by `{_command()}` on {machine}. Medians of {options.turns} interleaved turns, in brackets the "
+    text += "quartiles of the single turns' ratios.\n"
+    for part in (part for part in SILENCE if part in options.parts):
+        text += f"\n### {SILENCE[part]}\n\n" + "\n".join(_tables(part, options, peers)) + "\n"
+        if options.page is not None:  # after every part, for the next one may be stopped
+            options.page.write_text(with_measured(options.page.read_text(encoding="utf-8"), text), encoding="utf-8")
+
+
+SILENCE = {
+    "silence": "A training step, by how silent the network is",
+    "runs": "Whole runs of CNN7 on Fashion-MNIST",
+    "scaling": "Two threads",
+    "memory": "Peak memory of a step in float32",
+    "curve": "A step's time over the share of active synapses",
+}
+"""The parts about silence, in their order, and the titles of their tables."""
+
+
+def _tables(part: str, options: argparse.Namespace, peers: list[str]) -> list[str]:
+    """Measure one of these parts; its tables as Markdown."""
+    console.print(f"\n{SILENCE[part]}\n")
+    if part == "silence":
+        runs = options.runs + (trained.trained(options.models, options.trained) if options.trained else [])
+        rows = silence.rows_for(options.models, options.kinds, runs)
+        lines = []
+        for chosen in ([row for row in rows if row.kind != "busy"], [row for row in rows if row.kind == "busy"]):
+            if chosen:
+                lines += [*silence.table(chosen, options.precisions, BATCH, peers, options.turns), ""]
+        return lines[:-1]
+    if part == "scaling":
+        return scaling.table(options.precisions, options.turns)
+    if part == "curve":
+        chart = curve.table(options.models[0], options.precisions, BATCH, options.turns, options.chart)
+        return [*_picture(options), *chart]
+    lines = trained.whole_runs(options.threads, options.seeds) if part == "runs" else memory(options.models)
+    for line in lines:
+        console.print(line, highlight=False)
+    return lines
+
+
+def _picture(options: argparse.Namespace) -> list[str]:
+    """The chart, as the page shows it."""
+    if options.chart is None or options.page is None:
+        return []
+    text = "A step's time over active synapses: a falling line beside flat ones"
+    return [f"![{text}]({Path(os.path.relpath(options.chart, options.page.parent)).as_posix()})", ""]
+
+
+def _command() -> str:
+    """This command, as somebody else can repeat it."""
+    folders = {"--trained": "FOLDER", "--runs": "RUN…"}
+    words = [folders.get(before, word) for before, word in itertools.pairwise(["python", *sys.argv])]
+    return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words[1:]])
+
+
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+
+def with_measured(page: str, text: str) -> str:
+    """The page with another text between its two marks."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"the page has no {BEGIN} with {END} behind it: give docs/how-to/training-speed.md")
+    return f"{before}{BEGIN}\n\n{text}\n{END}{after}"
+
+
+def memory(models: list[str]) -> list[str]:
+    """Peak memory of a penalised step in float32, each contestant in a process of its own, as a Markdown table."""
+    lines = [
+        "| network | skips silence, packed spikes [MiB] | dense layers [MiB] | ratio | ReLU twin [MiB] |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name in models:
+        peaks = [peak.growth(contestant, who, name, "fp32", warmup=2) for who in ("ours", "ours, dense", "relu twin")]
+        ours, dense, twin = (bytes_of / 2**20 for bytes_of in peaks)
+        lines.append(f"| {name} | {ours:.0f} | {dense:.0f} | {ours / dense:.2f} | {twin:.0f} |")
+    return lines
 
 
 def report(title: str, name: str, precision: str, peers: list[str], turns: int) -> None:

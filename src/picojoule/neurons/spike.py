@@ -127,8 +127,8 @@ class _Heaviside(Function):
         return grad * surrogate(u, ctx.threshold), None, None
 
 
-_PART = 1 << 19
-"""Elements of a potential that is computed anew: they stay in a cache until they are used."""
+_PART = 1 << 17
+"""Elements of a potential that is computed anew: they stay in a core's cache until they are used."""
 
 
 def _product(

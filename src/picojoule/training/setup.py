@@ -14,6 +14,7 @@ from picojoule.runs.model import build_model, count_synapses, load_weights
 from picojoule.training.kernel_choices import use_kernels
 from picojoule.training.loop import Training
 from picojoule.training.objective import penalty_of
+from picojoule.training.optimizers import Adam
 from picojoule.training.process import Learner, RunProcess
 
 
@@ -87,5 +88,5 @@ def _optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
         {"params": spared, "weight_decay": 0.0},
     ]
     if settings.name == "adam":
-        return torch.optim.Adam(groups, lr=settings.lr, betas=(0.9, 0.999), eps=1e-8)
+        return Adam(groups, lr=settings.lr, betas=(0.9, 0.999), eps=1e-8)
     return torch.optim.SGD(groups, lr=settings.lr, momentum=0.9)

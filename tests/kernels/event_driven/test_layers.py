@@ -21,6 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import picojoule as pj
 from picojoule.errors import PicojouleError
+from picojoule.kernels.event_driven import layers
 from picojoule.kernels.event_driven.layers import choices
 
 pytestmark = pytest.mark.usefixtures("known_costs")
@@ -449,6 +450,48 @@ def test_a_weight_that_no_gradient_reads_may_change() -> None:
         y.sum().backward()
         results.append(layer.weight.grad)
     torch.testing.assert_close(results[0], results[1])
+
+
+@pytest.mark.parametrize("build", [lambda: nn.Conv2d(8, 6, 3, padding=1), lambda: nn.Linear(8, 6)])
+def test_dense_layers_keep_pooled_spikes_in_half_the_memory(build: Callable[[], nn.Module]) -> None:
+    layer: Any = pj.sparse(build())
+    plain = pj.dense(copy.deepcopy(layer))
+    layer.event_choice.activity, layer.event_choice.calls = 0.5, 1  # known, and not looked at again
+    found = []
+    pooled = nn.AvgPool2d(2)(spikes(4, 8, 12, 12))
+    for net in (layer, plain):
+        x = (pooled if isinstance(net, nn.Conv2d) else pooled.reshape(-1, 8)).requires_grad_() * 1
+        y = net(x)
+        (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        found.append([y, first, *torch.autograd.grad(first.square().sum(), [x, *net.parameters()], allow_unused=True)])
+    assert layer.event_choice.event_calls == 0
+    assert all(a is b is None or torch.equal(a, b) for a, b in zip(*found, strict=True))
+    kinds = {kept.dtype for kept in _kept_by(layer, pooled)}
+    assert torch.bfloat16 in kinds
+    assert torch.bfloat16 not in {kept.dtype for kept in _kept_by(layer, pooled * 1.1)}  # which bfloat16 has not
+
+
+def test_what_a_dense_layer_keeps_may_not_be_changed() -> None:
+    layer: Any = pj.sparse(nn.Conv2d(8, 6, 3))
+    layer.event_choice.activity, layer.event_choice.calls = 0.5, 1
+    for changed in ("input", "weight"):
+        x = nn.AvgPool2d(2)(spikes(4, 8, 12, 12)).requires_grad_() * 1
+        y = layer(x)
+        with torch.no_grad():
+            {"input": x, "weight": layer.weight}[changed].mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+def _kept_by(layer: Any, pooled: Tensor) -> list[Tensor]:
+    """The tensors behind a call that are held by what autograd keeps."""
+    made: list[Any] = []
+    original = layers._Kept.__init__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layers._Kept, "__init__", lambda kept, x: (original(kept, x), made.append(kept))[0])
+        x = pooled if isinstance(layer, nn.Conv2d) else pooled.reshape(-1, 8)
+        layer(x.detach().requires_grad_() * 1)
+    return [kept._tensor for kept in made]
 
 
 def test_average_pools_keep_the_shape_of_their_inputs_alone() -> None:

@@ -23,7 +23,7 @@ LOOK_EVERY = 16
 _CLEARLY = 0.85
 """A dense layer turns to events below this share of the break-even activity, and back above its inverse."""
 
-_NO_SPIKES = 0.95
+NO_SPIKES = 0.95
 """Share of active inputs from which on a layer is taken to be fed by something else than spikes."""
 
 _MUCH_LARGER = 4
@@ -84,7 +84,7 @@ class Choice:
         """
         self.activity = activity
         if self.break_even is None or self._is_outgrown(shape):
-            if activity > _NO_SPIKES:  # nobody waits for a measurement that decides nothing
+            if activity > NO_SPIKES:  # nobody waits for a measurement that decides nothing
                 self.by_events = False
                 return
             valued, source = _have_different_values(x.detach()), calibration if self.measured else costs

@@ -17,8 +17,9 @@ from torch.autograd.graph import saved_tensors_hooks
 from picojoule.kernels.event_driven.active_inputs import ActiveInputs, active_inputs, dense_inputs
 from picojoule.kernels.event_driven.forward import forward
 from picojoule.kernels.event_driven.geometry import Geometry
+from picojoule.kernels.event_driven.versions import Versions
 from picojoule.kernels.event_driven.weight_gradient import weight_gradient
-from picojoule.kernels.torch_private import is_transformed, version
+from picojoule.kernels.torch_private import is_transformed
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
@@ -53,31 +54,12 @@ class _InputsWanted:
     dense = False
 
 
-class _Versions:
-    """The version of a tensor's memory when it was kept, for autograd checks it only where nothing is packed."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        # Emptied, it still shares the counter of in-place changes, and holds no memory.
-        self._counter = tensor.detach()
-        self._counter.data = _empty(tensor.dtype)
-        self._size, self._before = list(tensor.shape), version(tensor)
-
-    def check(self) -> None:
-        """Raise what autograd raises if the memory was changed since."""
-        now = version(self._counter)
-        if now != self._before:
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: a "
-                f"tensor of shape {self._size} is at version {now}; expected version {self._before} instead"
-            )
-
-
 class _SavedInputs:
     """Active inputs in the place of the inputs that autograd would keep."""
 
     def __init__(self, x: Tensor, inputs: ActiveInputs, shape: Geometry, request: _InputsWanted) -> None:
         self.inputs, self.shape, self.kind, self.request = inputs, shape, x.dtype, request
-        self.versions = _Versions(x)
+        self.versions = Versions(x)
 
     def tensor(self) -> Tensor:
         """Return the inputs; if nobody needs them, an empty tensor."""
@@ -88,7 +70,7 @@ class _SavedTensor:
     """A tensor that is kept as it is."""
 
     def __init__(self, tensor: Tensor) -> None:
-        self._tensor, self.versions = tensor, _Versions(tensor)
+        self._tensor, self.versions = tensor, Versions(tensor)
 
     def tensor(self) -> Tensor:
         """Return it."""
