@@ -45,6 +45,29 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """The public names by what they are for; a name of `picojoule.__all__` that stands nowhere is an error."""
 
 
+UNITS: dict[str, str] = {
+    **dict.fromkeys(("data.limit", "data.limit_validation", "data.limit_test", "training.batch_size"), "images"),
+    **dict.fromkeys(("data.pad", "data.size"), "pixels"),
+    "data.frames": "frames",
+    "data.threshold": "the readings' own",
+    "data.classes": "classes",
+    "data.randaugment_n": "changes per image",
+    "data.randaugment_m": "thirtieths",
+    "neuron.steps": "time steps",
+    "neuron.max_spikes": "spikes per step",
+    **dict.fromkeys(("neuron.threshold", "neuron.floor"), "potential"),
+    **dict.fromkeys(("neuron.alpha", "neuron.tau"), "by the surrogate"),
+    "neuron.leak": "share per step",
+    "penalty.target": "synaptic operations per image, or a share",
+    "penalty.budget": "joules per image, or a share",
+    "training.epochs": "epochs",
+    "training.threads": "threads",
+    **dict.fromkeys(("seed", "optimizer.lr", "optimizer.weight_decay", "penalty.p"), "–"),
+    **dict.fromkeys(("penalty.strength", "penalty.rise_from"), "of the loss"),
+}
+"""What the numbers of a recipe are counted in; a key with a number that stands nowhere is an error."""
+
+
 def cell(text: object) -> str:
     return " ".join(str(text).split()).replace("|", "\\|")
 
@@ -89,8 +112,7 @@ def _keys(section: str, fields: dict[str, FieldInfo]) -> str:
     properties = Content.model_json_schema()["properties"]
     definitions = Content.model_json_schema()["$defs"]
     if section:
-        name = next(k for k in definitions if k == f"{section.capitalize()}Section")
-        properties = definitions[name]["properties"]
+        properties = definitions[f"{section.capitalize()}Section"]["properties"]
     rows = []
     for key, field in fields.items():
         if not field.description:
@@ -98,8 +120,11 @@ def _keys(section: str, fields: dict[str, FieldInfo]) -> str:
         default = (
             "required" if field.is_required() else "by the data set" if field.default_factory else _value(field.default)
         )
-        rows.append((f"`{key}`", _type(properties[key]), default, field.description))
-    return table(("key", "type", "default", "meaning"), rows)
+        name = f"{section}.{key}".lstrip(".")
+        if "number" in _type(properties[key]) and name not in UNITS:
+            raise SystemExit(f"{name} is a number without a unit: add it to UNITS in {__file__}")
+        rows.append((f"`{key}`", _type(properties[key]), default, UNITS.get(name, ""), field.description))
+    return table(("key", "type", "default", "unit", "meaning"), rows)
 
 
 def _value(value: object) -> str:
@@ -274,6 +299,7 @@ def python_names() -> dict[str, str]:
 def _blocks(name: str) -> list[str]:
     value = getattr(pj, name)
     if not isinstance(value, types.ModuleType):
+        _check_documented(f"picojoule.{name}", value)
         return [f"::: picojoule.{name}"]
     about = (inspect.getdoc(value) or "").splitlines()[0]
     members = [f"::: {value.__name__}.{public}" for public in _public(value)]
@@ -287,10 +313,21 @@ def _public(module: types.ModuleType) -> list[str]:
         own = vars(module).items()
         names = [n for n, v in own if not n.startswith("_") and getattr(v, "__module__", "") == module.__name__]
     for name in names:
-        value = getattr(module, name)
-        if (inspect.isclass(value) or inspect.isroutine(value)) and not inspect.getdoc(value):
-            raise SystemExit(f"{module.__name__}.{name} is public and has no docstring: write one")
+        _check_documented(f"{module.__name__}.{name}", getattr(module, name))
     return [name for name in names if not isinstance(getattr(module, name), types.ModuleType)]
+
+
+def _check_documented(name: str, value: object) -> None:
+    """End with a message if a class, one of its public methods and properties, or a function has no docstring."""
+    if not (inspect.isclass(value) or inspect.isroutine(value)):
+        return
+    if not inspect.getdoc(value):
+        raise SystemExit(f"{name} is public and has no docstring: write one")
+    fields = getattr(value, "__annotations__", {})
+    for part, member in vars(value).items() if inspect.isclass(value) else ():
+        method = isinstance(member, property | staticmethod | classmethod) or inspect.isfunction(member)
+        if method and part not in fields and not part.startswith("_") and not inspect.getdoc(getattr(value, part)):
+            raise SystemExit(f"{name}.{part} is public and has no docstring: write one")
 
 
 PAGES: dict[str, Callable[[], str]] = {
