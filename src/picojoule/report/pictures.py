@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 
-from picojoule.io.files import write_atomically
+from picojoule.io.files import make_folder, write_atomically
 from picojoule.io.tables import visible
 
 PNG_SCALE = 2
 """Pixels of a PNG for each of the chart's, so that print and fine screens have enough."""
 
 
-def save(chart: alt.TopLevelMixin, path: Path) -> list[Path]:
+def save(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> list[Path]:
     """Save a chart as SVG, PDF and PNG, on white.
 
     Args:
         chart: The chart.
-        path: Where to, without an ending.
+        path: Where to, without an ending; the folder is made if need be.
 
     Returns:
         The three files.
 
     >>> import tempfile
     >>> chart = alt.Chart(alt.Data(values=[{"x": 1}])).mark_point().encode(x="x:Q")
-    >>> [path.name for path in save(chart, Path(tempfile.mkdtemp(), "figure"))]
+    >>> [path.name for path in save(chart, f"{tempfile.mkdtemp()}/figure")]
     ['figure.svg', 'figure.pdf', 'figure.png']
     """
     import vl_convert
@@ -37,6 +38,8 @@ def save(chart: alt.TopLevelMixin, path: Path) -> list[Path]:
         ".pdf": vl_convert.svg_to_pdf(svg),
         ".png": vl_convert.svg_to_png(svg, scale=PNG_SCALE),
     }
+    path = Path(path)
+    make_folder(path.parent)
     for ending, content in pictures.items():
         write_atomically(path.with_name(path.name + ending), content)
     return [path.with_name(path.name + ending) for ending in pictures]
