@@ -70,7 +70,8 @@ def raster(
                 f"a raster of more than {MOST_POINTS:,} spikes shows nothing: choose fewer layers, neurons or samples"
             )
         title = f"{name}: {len(shown)} of {fired.shape[1]:,} neurons, {fired.count_nonzero() / fired.numel():.1%} fire"
-        charts.append(_chart(rows, title, "step" if over_time else "sample", len(fired), width))
+        across = "step" if over_time else "sample"
+        charts.append(_chart(rows, title, across, (len(fired), fired.shape[1]), width))
     return alt.vconcat(*charts)
 
 
@@ -85,14 +86,15 @@ def _nonzero(fired: torch.Tensor) -> tuple[list[int], list[int], list[float]]:
     return at.tolist(), row.tolist(), fired[at, row].tolist()
 
 
-def _chart(rows: list[dict[str, float]], title: str, across: str, length: int, width: int) -> alt.Chart:
-    x = alt.X("at:Q", title=across, scale=alt.Scale(domain=[-0.5, length - 0.5]), axis=alt.Axis(tickMinStep=1))
+def _chart(rows: list[dict[str, float]], title: str, across: str, extent: tuple[int, int], width: int) -> alt.Chart:
+    spans = [alt.Scale(domain=[-0.5, count - 0.5], nice=False) for count in extent]
+    x = alt.X("at:Q", title=across, scale=spans[0], axis=alt.Axis(tickMinStep=1))
     chart: alt.Chart = (
         alt.Chart({"values": rows}, width=width, height=120, title=alt.Title(title, anchor="start", fontSize=11))
         .mark_tick(color=BLUE, orient="vertical", thickness=2, size=3)
         .encode(
             x=x,
-            y=alt.Y("neuron:Q", title="neuron", axis=alt.Axis(tickMinStep=1, tickCount=3)),
+            y=alt.Y("neuron:Q", title="neuron", scale=spans[1], axis=alt.Axis(tickMinStep=1, tickCount=3)),
             tooltip=[alt.Tooltip("at:Q", title=across), alt.Tooltip("neuron:Q"), alt.Tooltip("spikes:Q")],
         )
     )
