@@ -18,10 +18,12 @@ from numba import cfunc, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic as numba_intrinsic
 from numba.extending import models, overload, register_model
+from numba.np import arrayobj
 
 from picojoule.io.background import Task
 
 __all__ = [
+    "array_at",
     "cgutils",
     "compiled",
     "entry",
@@ -113,6 +115,21 @@ def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     instruction: Callable[..., Any] = numba_intrinsic(prefer_literal=True)(function)
     return instruction
+
+
+@intrinsic
+def array_at(typing: Any, kind: Any, address: Any, length: Any) -> Any:
+    """Look at memory as an array of numbers of NumPy's type `kind`, in a compiled function; it keeps nothing alive."""
+    array = types.Array(kind.dtype, 1, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        made = arrayobj.make_array(array)(context, builder)
+        size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        data = builder.inttoptr(arguments[1], made.data.type)
+        arrayobj.populate_array(made, data=data, shape=[arguments[2]], strides=[size], itemsize=size, meminfo=None)
+        return made._getvalue()
+
+    return array(kind, types.int64, types.int64), generate
 
 
 def entry(function: Callable[..., None], signature: Any) -> int:

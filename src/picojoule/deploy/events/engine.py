@@ -96,7 +96,7 @@ class Engine:
         """How many threads share the images of a batch."""
         self.steps = program.steps
         """Time steps T."""
-        self._memories: list[Memory] = []
+        self._memories: list[tuple[Memory, NDArray[np.int64]]] = []
         start = time.perf_counter()
         run_in_thread(lambda: self(torch.zeros(1, *program.input_shape)))  # no interruption is lost in the compiler
         self.compilation_seconds = time.perf_counter() - start
@@ -160,7 +160,7 @@ class Engine:
         for row in self._rows(images):
             counts = [np.zeros((1, n), dtype=np.int64) for n in (len(emitted), len(self._program.synaptic))]
             output = np.empty((1, self._outputs), dtype=np.float32)
-            self._execute(self._program.instructions, row[None], output, *counts, *memory)
+            self._execute(self._program.instructions, row[None], output, *counts, memory.addresses())
             for layer in self._program.spiking:
                 emitted[layer.name].append(_spikes(layer, memory))
         activity = Activity(TimeLayout(self.steps))
@@ -187,11 +187,12 @@ class Engine:
 
     def _run(self, *arrays: NDArray[Any]) -> None:
         try:
-            memory = self._memories.pop()
+            memory, addresses = self._memories.pop()
         except IndexError:  # another call has it
             memory = Memory.of(self._program)
-        self._execute(self._program.instructions, *arrays, *memory)
-        self._memories.append(memory)
+            addresses = memory.addresses()
+        self._execute(self._program.instructions, *arrays, addresses)
+        self._memories.append((memory, addresses))
 
     def _rows(self, images: Tensor | NDArray[np.float32]) -> NDArray[np.float32]:
         """Lay a batch out as flat rows of float32."""

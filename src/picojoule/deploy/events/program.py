@@ -152,7 +152,7 @@ class Memory(NamedTuple):
     """Everything that a running program reads and writes.
 
     The first three never change; the rest belongs to one call at a time. Several images lie one behind the other. The
-    order is that of the arguments of `kernels.execute`.
+    order is known to `kernels.interpreter`.
     """
 
     constants: Floats
@@ -231,6 +231,15 @@ class Memory(NamedTuple):
             sums=aligned(program.steps * int(instructions["out_pitch"].max(initial=0))),
             reached=np.zeros(images, dtype=np.int64),
         )
+
+    def addresses(self) -> NDArray[np.int64]:
+        """Write down where everything is, as `kernels.execute` takes it.
+
+        Returns:
+            For each field its address and length; a number and 0 for one that is a number. It keeps nothing alive.
+        """
+        pairs = ((x, 0) if isinstance(x, int) else (x.ctypes.data, len(x)) for x in self)
+        return np.array([number for pair in pairs for number in pair], dtype=np.int64)
 
 
 def aligned(numbers: int) -> Floats:

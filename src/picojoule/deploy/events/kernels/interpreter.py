@@ -24,17 +24,15 @@ from picojoule.deploy.events.kernels.maps import (
 from picojoule.deploy.events.kernels.spike_lists import list_spikes
 from picojoule.deploy.events.kernels.synapses import synapses
 from picojoule.deploy.events.program import Emission, Floats, Instruction, Memory, Opcode
-from picojoule.kernels.jit import compiled, kernel, source_digest
+from picojoule.kernels.jit import array_at, compiled, kernel, source_digest
 from picojoule.kernels.lanes import ones
-
-Ints = NDArray[np.int32]
-Words = NDArray[np.uint64]
 
 INPUT, INTERLEAVE, SYNAPSES = (int(k) for k in (Opcode.INPUT, Opcode.INTERLEAVE, Opcode.SYNAPSES))
 FIRE, COMBINE, READ_OUT = (int(k) for k in (Opcode.FIRE, Opcode.COMBINE, Opcode.READ_OUT))
 UNPACK, FLATTEN, PLACE, OUTPUT = (int(k) for k in (Opcode.UNPACK, Opcode.FLATTEN, Opcode.PLACE, Opcode.OUTPUT))
 SUM_SPIKES, RELAY_SPIKES, POOL_MAP = (int(k) for k in (Opcode.SUM_SPIKES, Opcode.RELAY_SPIKES, Opcode.POOL_MAP))
 COUNTED = int(Emission.COUNTED)
+FLOAT, BYTE, INT, LONG, WORD = np.float32, np.int8, np.int32, np.int64, np.uint64
 
 SOURCES = (
     "picojoule.kernels.lanes",
@@ -98,56 +96,38 @@ def _executing(sources: int) -> Callable[..., None]:
         outputs: Floats,
         spikes: NDArray[np.int64],
         synops: NDArray[np.int64],
-        constants: Floats,
-        bytes: NDArray[np.int8],
-        tables: Ints,
-        masks: Words,
-        maps: Floats,
-        image_words: int,
-        image_numbers: int,
-        room: int,
-        places: Ints,
-        entries: Ints,
-        values: Floats,
-        multiplicities: Ints,
-        spikes_before: Ints,
-        window_images: Ints,
-        window_pixels: Ints,
-        starts: Ints,
-        rows: Ints,
-        row_values: Floats,
-        sums: Floats,
-        reached: NDArray[np.int64],
+        addresses: NDArray[np.int64],
     ) -> None:
         """Answer every image, each a flat row, into `outputs`, and count its spikes and synaptic operations.
 
-        As many images as there is room for go through the network together, layer by layer. The memory comes in
-        pieces, because Numba takes microseconds to look into a tuple of Python's.
+        As many images as there is room for go through the network together, layer by layer. The memory comes as what
+        `Memory.addresses` gave, because Numba takes microseconds to look into as many arrays of Python's.
         """
         if not sources:
             return
         m = Memory(
-            constants,
-            bytes,
-            tables,
-            masks,
-            maps,
-            image_words,
-            image_numbers,
-            room,
-            places,
-            entries,
-            values,
-            multiplicities,
-            spikes_before,
-            window_images,
-            window_pixels,
-            starts,
-            rows,
-            row_values,
-            sums,
-            reached,
+            array_at(FLOAT, addresses[0], addresses[1]),
+            array_at(BYTE, addresses[2], addresses[3]),
+            array_at(INT, addresses[4], addresses[5]),
+            array_at(WORD, addresses[6], addresses[7]),
+            array_at(FLOAT, addresses[8], addresses[9]),
+            addresses[10],
+            addresses[12],
+            addresses[14],
+            array_at(INT, addresses[16], addresses[17]),
+            array_at(INT, addresses[18], addresses[19]),
+            array_at(FLOAT, addresses[20], addresses[21]),
+            array_at(INT, addresses[22], addresses[23]),
+            array_at(INT, addresses[24], addresses[25]),
+            array_at(INT, addresses[26], addresses[27]),
+            array_at(INT, addresses[28], addresses[29]),
+            array_at(INT, addresses[30], addresses[31]),
+            array_at(INT, addresses[32], addresses[33]),
+            array_at(FLOAT, addresses[34], addresses[35]),
+            array_at(FLOAT, addresses[36], addresses[37]),
+            array_at(LONG, addresses[38], addresses[39]),
         )
+        room = m.images
         for first in range(0, len(images), room):
             count = min(room, len(images) - first)
             for i in range(len(instructions)):
@@ -156,15 +136,15 @@ def _executing(sources: int) -> Callable[..., None]:
                     synapses(op, m, count)
                     if op.counter >= 0:
                         for image in range(count):
-                            synops[first + image, op.counter] += reached[image]
+                            synops[first + image, op.counter] += m.reached[image]
                 else:
                     for image in range(count):
                         if op.opcode == FIRE:
                             fire(op, m, image)
                         elif op.opcode == INPUT:
-                            target = image * image_numbers + op.target
+                            target = image * m.image_numbers + op.target
                             for c in range(images.shape[1]):
-                                maps[target + c] = images[first + image, c]
+                                m.maps[target + c] = images[first + image, c]
                         elif op.opcode == OUTPUT:
                             write_output(op, m, image, outputs[first + image])
                         else:
