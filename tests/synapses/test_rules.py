@@ -139,6 +139,7 @@ PASSING: dict[str, Callable[[Tensor], Any]] = {
     "swapaxes": lambda x: x.swapaxes(1, 3)[:, :1],
     "swapdims": lambda x: x.swapdims(1, 3)[:, :1],
     "t": lambda x: x.flatten(1).t()[:7].t(),
+    "take_along_dim": lambda x: x.take_along_dim(torch.tensor([3, 0, 0]).view(1, 3, 1, 1).expand(len(x), 3, 4, 2), 1),
     "tensor_split": lambda x: x.tensor_split((1, 3), dim=1)[1],
     "tile": lambda x: x.tile(2, 1),
     "to": lambda x: x.to("cpu", torch.float16),
