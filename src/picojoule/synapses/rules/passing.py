@@ -181,8 +181,8 @@ PASSING: dict[str, PassingRule] = {
         "T adjoint broadcast_to channel_shuffle chunk clone contiguous diagonal expand expand_as flatten flip fliplr "
         "flipud fold gather hsplit index_select mT movedim moveaxis narrow permute pixel_shuffle pixel_unshuffle ravel "
         "repeat repeat_interleave reshape reshape_as roll rot90 select split split_with_sizes squeeze squeeze_ sum "
-        "swapaxes swapdims t take_along_dim tensor_split tile transpose unbind unflatten unfold unsqueeze unsqueeze_ view view_as "
-        "vsplit".split(),
+        "swapaxes swapdims t take_along_dim tensor_split tile transpose unbind unflatten unfold unsqueeze unsqueeze_ "
+        "view view_as vsplit".split(),
         natural,
     ),
     **dict.fromkeys("cat concat concatenate dstack hstack stack vstack".split(), joined),
