@@ -207,6 +207,7 @@ def test_a_model_of_ones_own(run: Run, package: Callable[[str, str], None], argu
         "model": arguments[0],
         "input_shape": [2, 5, 5],
         "psi": "exact",
+        "steps": 1,
         "neurons": 36,
         "spiking_layers": 1,
         "synapses": 180,
@@ -244,7 +245,61 @@ def test_a_relay_has_no_neurons_in_the_profile(run: Run, package: Callable[[str,
     assert "relay" in run("profile", "users_nets:relay", "--input", "1,4,4").out
 
 
+OVER_TIME = """
+import torch
+from torch import nn
+import picojoule as pj
+
+class Attends(nn.Module):
+    def __init__(self, steps=2):
+        super().__init__()
+        self.steps = steps
+        self.q, self.k, self.v = (nn.Sequential(nn.Linear(4, 4), pj.LIF(steps=steps)) for _ in range(3))
+        self.mix, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
+    def forward(self, x):
+        x = x.flatten(0, 1) if x.dim() == 4 else torch.cat([x] * self.steps)
+        y = self.q(x) @ (self.k(x).mT @ self.v(x))
+        return self.head(self.mix(y)).unflatten(0, (self.steps, -1)).mean(0)
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--frames",)])
+def test_a_profile_over_time_has_products_and_analog_synapses(
+    run: Run, package: Callable[[str, str], None], options: tuple[str, ...]
+) -> None:
+    package("users_nets", OVER_TIME)
+    arguments = ("users_nets:Attends", "--input", "3,4", "--steps", "5", *options)
+    fields = json.loads(run("profile", *arguments, "--json").out)
+    assert (fields["steps"], fields["input_shape"]) == (5, [3, 4])
+    kinds = {row["kind"]: row["synapses"] for row in fields["layers"]}
+    assert kinds == {"neurons": 0, "product": 3 * 4 * 4}  # the last of q, k and v stands for neurons
+    assert sum(row["synapses"] for row in fields["layers"]) == 3 * 4 * 4 * 2
+    assert fields["analog"] == [{"name": "mix", "macs": 5 * 3 * 16}, {"name": "head", "macs": 5 * 3 * 8}]
+    assert fields["encoder_macs"] == 5 * 3 * 3 * 16
+    latex = run("profile", *arguments, "--latex").out
+    assert latex.startswith(r"\begin{tabular}")
+    latex = latex.replace(r"\textendash{}", "–")
+    assert "mix (analog) &  & – & – & – & 240" in latex
+    assert "encoder &  & – & – & – & 720" in latex
+    assert "(product) & – & – & 1 & 48 & –" in latex
+
+
+def test_a_profile_of_the_zoo_over_time(run: Run) -> None:
+    fields = json.loads(run("profile", "cnn7", "--steps", "3", "--json").out)
+    once = traced("cnn7", "exact")
+    assert (fields["steps"], fields["synapses"], fields["encoder_macs"]) == (3, once.synapses, 3 * once.encoder_macs)
+
+
 # ------------------------------------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize("steps", ["0", "-2", "99999999"])
+def test_a_wrong_number_of_steps(run: Run, steps: str) -> None:
+    assert is_a_sentence(run("profile", "cnn7", "--steps", steps), f"--steps {steps}", "whole number")
+
+
+def test_a_table_or_a_document(run: Run) -> None:
+    assert is_a_sentence(run("profile", "cnn7", "--latex", "--json"), "--latex", "--json")
 
 
 @pytest.mark.parametrize("name", ["cnn8", "CNN7", "", "resnet", "../cnn7"])

@@ -50,7 +50,7 @@ DROPOUT: dict[str, dict[str, float]] = {
 }
 POOLS: dict[str, set[str]] = {"cnn7": set(), "vgg11": {"pool1", "pool3", "pool5", "pool6"}, "resnet18": set()}
 
-FURTHER = {"cnn4"}
+FURTHER = {"cnn4", "rsnn", "spikformer"}
 """Networks that are not the paper's, each with a test file of its own."""
 
 each_model = pytest.mark.parametrize("name", PAPERS)

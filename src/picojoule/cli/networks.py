@@ -18,6 +18,10 @@ from picojoule.energy import hardware as price_lists
 from picojoule.energy.hardware import PriceList
 from picojoule.energy.side_by_side import By, SideBySide
 from picojoule.errors import PicojouleError
+from picojoule.io.factories import accepted
+from picojoule.neurons.lif import LIF
+from picojoule.neurons.spike import Spike
+from picojoule.recipe.sections import MOST_STEPS
 from picojoule.runs import evaluate as evaluation
 from picojoule.runs.deployment import deployment_facts
 from picojoule.runs.folder import Run
@@ -41,19 +45,35 @@ def profile(
         str | None,
         typer.Option("--input", help="Shape of one input, such as 3,32,32 (needed for a model of your own)."),
     ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Time steps T; a network that takes steps= is built with it.")
+    ] = None,
+    frames: Annotated[
+        bool, typer.Option("--frames", help="Give the network [T, B, …], a frame of the shape of --input in each step.")
+    ] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print the table in LaTeX alone, for a paper.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show ψ, neurons, synapses and Ω(1) of a network, layer by layer.
+    """Show ψ, neurons, synapses and Ω(1) of a network, layer by layer, products and analog synapses with them.
 
     Example: `picojoule profile cnn7 --psi uniform --json`
 
-    Example: `picojoule profile mypackage.nets:build --input 3,32,32`
+    Example: `picojoule profile spikformer --steps 4 --latex`
+
+    Example: `picojoule profile mypackage.nets:build --input 3,32,32 --steps 4 --frames`
     """
-    net, shape = _model(model, input_shape)
+    if latex and as_json:
+        raise PicojouleError("--latex and --json exclude each other: give one of them")
+    if steps is not None and not 1 <= steps <= MOST_STEPS:
+        raise PicojouleError(f"--steps {steps} is not allowed: give a whole number from 1 to {MOST_STEPS:,}")
+    net, shape = _model(model, input_shape, steps)
+    example = torch.zeros(*((steps or 1,) if frames else ()), 1, *shape)
     with standard_output_kept():  # a model may print; standard output is the command's
-        synapses = trace(net, torch.zeros(1, *shape), psi=one_of("--psi", psi, _PSI))
+        synapses = trace(net, example, psi=one_of("--psi", psi, _PSI), steps=steps or 1)
     if as_json:
         show_json({"model": model, **synapses.to_dict()})
+    elif latex:
+        tell_all(synapses.latex().rstrip())
     else:
         show(synapses.table())
 
@@ -248,12 +268,16 @@ def _facts(run: Run, trust: Trust) -> dict[str, Any] | None:
         return None
 
 
-def _model(name: str, input_shape: str | None) -> tuple[nn.Module, tuple[int, ...]]:
+def _model(name: str, input_shape: str | None, steps: int | None) -> tuple[nn.Module, tuple[int, ...]]:
     shape = _shape(input_shape) if input_shape is not None else None
     if ":" not in name:
-        net = zoo.create(name, in_channels=shape[0] if shape else None)
+        neuron = Spike if steps in (None, 1) else LIF
+        net = zoo.create(name, in_channels=shape[0] if shape else None, neuron=neuron, steps=steps or 1)
         return net, shape or net.input_shape
-    model = zoo.imported.build(name, **({"in_channels": shape[0]} if shape else {}))
+    settings: dict[str, Any] = {"in_channels": shape[0]} if shape else {}
+    if steps is not None:  # what does not take it has its own number of steps, or is given frames
+        settings |= accepted(zoo.imported.find(name), {"steps": steps})
+    model = zoo.imported.build(name, **settings)
     shape = shape or getattr(model, "input_shape", None)
     if shape is None:
         raise PicojouleError(f"{name} does not say what it takes in: give --input, for example --input 3,32,32")

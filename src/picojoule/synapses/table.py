@@ -11,7 +11,7 @@ from rich.table import Table
 from torch import Tensor
 
 from picojoule.errors import PicojouleError
-from picojoule.io.tables import as_text
+from picojoule.io.tables import Cell, Column, Sheet, as_text
 from picojoule.synapses.made_spikes import MadeSpikes
 from picojoule.synapses.rules import Psi
 
@@ -318,6 +318,7 @@ class Synapses(Mapping[str, Layer]):
         return {
             "input_shape": list(self.input_shape),
             "psi": self.psi,
+            "steps": self.steps,
             "neurons": self.neurons,
             "spiking_layers": len(self.spiking),
             "synapses": self.synapses,
@@ -347,25 +348,67 @@ class Synapses(Mapping[str, Layer]):
             A table of Rich, a row for each layer.
         """
         table = Table(
-            title=f"ψ = {self.psi}, input {'×'.join(map(str, self.input_shape))}",
+            title=self._title(),
             caption=f"Ω(1), p = 1: syn {self.synapses:,}, total {self.neurons:,}, balance {len(self.spiking)}.   "
             f"Fed by the input, outside ψ: {self.encoder_macs:,} multiply-accumulates.{self._apart()}",
         )
         for column in ("layer", "map", "neurons", "ψ", "synapses", "share"):
             table.add_column(column, justify="left" if column == "layer" else "right")
         for layer in self._layers.values():
-            low, high = layer.fan_out.min().item(), layer.fan_out.max().item()
             table.add_row(
-                escape(layer.title) + (" (product)" if layer.product else " (relay)" if layer.relay else ""),
-                "×".join(map(str, layer.shape)) or "–",
+                escape(_shown(layer)),
+                _map(layer),
                 f"{layer.neurons:,}",
-                f"{low:,.6g}" if low == high else f"{low:,.6g} … {high:,.6g}",
+                _range(layer.fan_out),
                 f"{layer.synapses:,}",
                 f"{layer.synapses / self.synapses:.1%}" if self.synapses else "–",
             )
         table.add_section()
         table.add_row("total", "", f"{self.neurons:,}", "", f"{self.synapses:,}", "100.0%" if self.synapses else "–")
         return table
+
+    def sheet(self) -> Sheet:
+        """Return layers and what is counted apart as rows, for CSV and LaTeX.
+
+        Returns:
+            ψ and synapses of each layer, in one step; below, multiply-accumulates of all steps: those of the input
+            (encoder) and those of each layer of weights or product that analog values feed.
+        """
+        columns = (*map(Column, ("layer", "map")), *map(_Counts, ("neurons", "ψ", "synapses", "MACs")))
+        rows: list[tuple[Cell, ...]] = [
+            (_shown(layer), _map(layer), layer.neurons or None, _range(layer.fan_out), layer.synapses, None)
+            for layer in self._layers.values()
+        ]
+        rows.append(("encoder", "", None, None, None, self.encoder_macs))
+        rows += [(f"{apart.name} (analog)", "", None, None, None, apart.macs) for apart in self.analog]
+        rows.append(("total", "", self.neurons, None, self.synapses, self.encoder_macs + self.analog_macs))
+        return Sheet(columns, tuple(rows), self._title())
+
+    def latex(self) -> str:
+        r"""Write the table as a LaTeX `tabular` of the package booktabs.
+
+        Returns:
+            Its text, to be put into a `table` of the author's own.
+
+        >>> import torch, picojoule as pj
+        >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), pj.Spike(), torch.nn.Linear(3, 4))
+        >>> print(pj.trace(net, torch.zeros(1, 2)).latex())
+        \begin{tabular}{llrlrr}
+        \toprule
+        layer & map & neurons & $\psi$ & synapses & MACs \\
+        \midrule
+        1 Spike & 3 & 3 & 4 & 12 & \textendash{} \\
+        encoder &  & \textendash{} & \textendash{} & \textendash{} & 6 \\
+        total &  & 3 & \textendash{} & 12 & 6 \\
+        \bottomrule
+        \end{tabular}
+        <BLANKLINE>
+        """
+        return self.sheet().latex()
+
+    def _title(self) -> str:
+        steps = f", T = {self.steps}" if self.steps > 1 else ""
+        return f"ψ = {self.psi}, input {'×'.join(map(str, self.input_shape))}{steps}"
 
     def _apart(self) -> str:
         """Say what analog values feed, and what has no weight."""
@@ -381,3 +424,24 @@ class Synapses(Mapping[str, Layer]):
 
     def __repr__(self) -> str:
         return f"Synapses({len(self)} layers, {self.neurons:,} neurons, {self.synapses:,} synapses, psi={self.psi!r})"
+
+
+class _Counts(Column):
+    """A column of whole numbers, in which what there is not is a dash."""
+
+    def show(self, cell: Cell) -> str:
+        """Write a cell as people read it."""
+        return "–" if cell is None else f"{cell:,}" if isinstance(cell, int) else super().show(cell)
+
+
+def _shown(layer: Layer) -> str:
+    return layer.title + (" (product)" if layer.product else " (relay)" if layer.relay else "")
+
+
+def _map(layer: Layer) -> str:
+    return "×".join(map(str, layer.shape)) or "–"
+
+
+def _range(psi: Tensor) -> str:
+    low, high = psi.min().item(), psi.max().item()
+    return f"{low:,.6g}" if low == high else f"{low:,.6g} … {high:,.6g}"

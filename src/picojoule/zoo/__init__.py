@@ -1,11 +1,12 @@
-"""The zoo: networks by name, the paper's three for images and those for recordings over time.
+"""The zoo: networks by name, the paper's three for images, a spiking transformer, and those for recordings over time.
 
-All without biases, with batch norm before every spiking layer and He initialisation for ReLU. Spikes pass nothing but
-dropout, pooling and flattening before they reach the next synapses. Spiking layers are called ``spike1``, ``spike2``,
-…; those of ResNet18 stand in blocks (``stage2.0.spike1``, ``stage2.0.skip_spike``), with one last ``spike``.
+All without biases, with batch norm before every spiking layer and He initialisation for ReLU. In the paper's, spikes
+pass nothing but dropout, pooling and flattening before they reach the next synapses. Spiking layers are called
+``spike1``, ``spike2``, …; those of ResNet18 and Spikformer stand in blocks (``stage2.0.spike1``,
+``stage2.0.skip_spike``, ``blocks.0.attention.q.spike``), with one last ``spike`` in ResNet18.
 
-Networks for recordings (``cnn4``) take a frame in each time step, [T, B, C, H, W]; an image is given in all of
-them. Where the frames are spikes they enter through ``input``, which is billed as spikes.
+Networks for recordings (``cnn4``, ``rsnn``) take a frame in each time step, [T, B, C, H, W]; an image is given in all
+of them. Where the frames are spikes they enter through ``input``, which is billed as spikes.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ from picojoule.zoo import imported, pretrained
 from picojoule.zoo.cnn4 import CNN4
 from picojoule.zoo.cnn7 import CNN7
 from picojoule.zoo.resnet18 import ResNet18
+from picojoule.zoo.rsnn import RSNN
+from picojoule.zoo.spikformer import Spikformer
 from picojoule.zoo.vgg11 import VGG11
 
 __all__ = [
     "CNN4",
     "CNN7",
+    "RSNN",
     "VGG11",
     "ResNet18",
+    "Spikformer",
     "ZooModel",
     "create",
     "imported",
@@ -40,8 +45,8 @@ __all__ = [
     "takes_frames",
 ]
 
-ImageModel: TypeAlias = CNN7 | VGG11 | ResNet18
-FrameModel: TypeAlias = CNN4
+ImageModel: TypeAlias = CNN7 | VGG11 | ResNet18 | Spikformer
+FrameModel: TypeAlias = CNN4 | RSNN
 ZooModel: TypeAlias = ImageModel | FrameModel
 
 
@@ -60,7 +65,9 @@ _MODELS: Mapping[str, _ForImages | _ForFrames] = MappingProxyType(
         "cnn7": _ForImages(CNN7, 1),
         "vgg11": _ForImages(VGG11, 3),
         "resnet18": _ForImages(ResNet18, 3),
+        "spikformer": _ForImages(Spikformer, 1),
         "cnn4": _ForFrames(CNN4, (2, 34, 34)),
+        "rsnn": _ForFrames(RSNN, (24, 1, 1)),
     }
 )
 
@@ -72,7 +79,7 @@ def names() -> tuple[str, ...]:
         The names of the networks.
 
     >>> names()
-    ('cnn7', 'vgg11', 'resnet18', 'cnn4')
+    ('cnn7', 'vgg11', 'resnet18', 'spikformer', 'cnn4', 'rsnn')
     """
     return tuple(_MODELS)
 
@@ -108,8 +115,9 @@ def create(
     Args:
         name: One of ``names()``.
         classes: The number of classes.
-        in_channels: Channels of an image; None is the model's usual number: 1 for ``cnn7``, 3 for ``vgg11`` and
-            ``resnet18``, 2 for ``cnn4``.
+        in_channels: Channels of an image; None is the model's usual number: 1 for ``cnn7`` and
+            ``spikformer``, 3 for ``vgg11`` and ``resnet18``, 2 for ``cnn4``,
+            24 for ``rsnn``.
         neuron: A factory that is called once per spiking layer. ``nn.ReLU`` gives the ReLU twin, with the same
             parameters by name and shape; ``functools.partial(Spike, threshold=0.5)`` sets a parameter.
         steps: Time steps of a neuron with a membrane (``IF``, ``LIF``, a ``partial`` of them, or your own that takes
