@@ -35,7 +35,8 @@ class Entry:
         return (samples, *self.shape)
 
 
-def _without_torchvision() -> None:
+def without_torchvision() -> None:
+    """Let SpikingJelly's networks be imported where torchvision is not installed, or not for this PyTorch."""
     try:
         import torchvision  # noqa: F401
     except Exception:  # not there, or not for this PyTorch
@@ -59,12 +60,13 @@ IMAGE = (3, 32, 32)
 
 def zoo() -> dict[str, Entry]:
     """Every network of the zoo by its name."""
-    _without_torchvision()
+    without_torchvision()
     from spikingjelly.activation_based import functional, model, neuron, surrogate
     from spikingjelly.activation_based.model import (
         parametric_lif_net,
         sew_resnet,
         snas_net,
+        spike_dhs,
         spikformer,
         spiking_resnet,
         spiking_vgg,
@@ -133,6 +135,7 @@ def zoo() -> dict[str, Entry]:
             {"steps": 6},
         ),
         "snas_net": Entry(searched, IMAGE, INSIDE),
+        "spike_dhs found": Entry(lambda: _found(spike_dhs), (3, 8, 8), {"steps": 6}),
         "spiking_vggws_ottt": Entry(lambda: spiking_vggws_ottt.ottt_spiking_vggws(num_classes=10), IMAGE),
     }
     maps = {
@@ -146,6 +149,23 @@ def zoo() -> dict[str, Entry]:
     for name, shape in maps.items():
         found[name] = Entry(multi(getattr(parametric_lif_net, name), channels=8), shape, TIMED)
     return found
+
+
+def _found(spike_dhs: Any) -> nn.Module:
+    """The network that the search has found: without its second and third copies and the head that only trains.
+
+    picojoule refuses neurons that are never called, for it cannot know that they are not forgotten.
+    """
+    args = SimpleNamespace(fea_num_layers=6, fea_filter_multiplier=48, fea_block_multiplier=3, fea_step=3)
+    net: nn.Module = spike_dhs.SpikeDHS(init_channels=3, args=args)
+    for module in list(net.modules()):
+        for name, _ in list(module.named_children()):
+            if name.endswith(("_s", "_b")) or name in ("spikes", "auxiliary_head"):
+                delattr(module, name)
+    from spikingjelly.activation_based import functional
+
+    functional.set_step_mode(net, "m")
+    return net
 
 
 def counted(net: nn.Module, entry: Entry, synapses: pj.Synapses) -> pj.EnergyReport:
