@@ -1,4 +1,4 @@
-"""picojoule beside the counters of sinabs, SpikingJelly and NeuroBench: what they count, how long they take.
+"""picojoule beside the counters of sinabs, SpikingJelly, NeuroBench, Norse and syops: what they count, and how long.
 
 The same networks, weights and images for every tool; by layer of synapses, accumulates a sample. Where a tool differs
 the reason is named, and a difference without a known reason ends the script with status 1. Then the time to measure
@@ -7,12 +7,13 @@ environment of its own, whose Python is given by --sinabs.
 
 python benchmarks/agreement.py [--sinabs PYTHON] [--images 1000] [--turns 5] [--out results/agreement.md]
 
-With --turns 0 the times are left out.
+With --turns 0 memory and times are left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import json
 import math
@@ -21,12 +22,11 @@ import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
-from counters import COUNTERS, Counts, installed, measure
+from counters import COUNTERS, Counts, installed, measure, synaptic_layers, version_of
 from peak import memory
 from timing import Timings, describe_machine, interleaved
 from torch import Tensor, nn
@@ -39,14 +39,31 @@ SAME = 1e-6
 """Relative: the peers add up in float32."""
 
 PIXELS = "pixels are no spikes: picojoule counts them apart, as multiply-accumulates"
-TOOLS = {"sinabs": "value × fan-out", "SpikingJelly": "counted as MACs", "NeuroBench": "counted as MACs"}
+TOOLS = {
+    "sinabs": "value × fan-out",
+    "SpikingJelly": "counted as MACs",
+    "NeuroBench": "counted as MACs",
+    "Norse": "value × weights",
+    "syops": "counted as MACs",
+    "rule of thumb": "mean × dense",
+}
 AVERAGED = "behind an average pool the values are no longer 0 and 1, so the layer becomes MACs and drops out"
 SEVERAL = "a value of 2 (several spikes, or a sum of two paths) is not binary, so the layer becomes MACs and drops out"
 WEIGHTS = "counts every weight, also those that pruning set to zero"
 FLAT = "takes flat Sequentials only"
+KERNEL = "charges every spike all weights of its channel, whatever stride, padding and borders leave of them"
+MEAN = "multiplies mean and dense operations, as if spikes were spread evenly and borders reached as far as the middle"
+SHARE = "counts a spike behind a mean over the map as its share of one, though it reaches as many synapses"
+FUNCTION = "reads layers of weights, and a product of two activations is a function"
+ONE_RATE = "multiplies the dense operations by the rate of one operand, as if the other always fired"
+ACCIDENT = (
+    "where KᵀV happens to hold only 0 and 1, it is taken for spikes, and Q·(KᵀV) for pairs: the count falls by the data"
+)
+BY_FORMULA = {"Norse": KERNEL, "syops": MEAN, "rule of thumb": MEAN}
+"""Why a tool differs at a convolution: its formula has another number by its nature."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """One network and its images."""
 
@@ -112,6 +129,32 @@ def zoo(name: str) -> Callable[[], nn.Module]:
     return build
 
 
+class Attention(nn.Module):
+    """Q·(Kᵀ V) of the spikes [B, 3, tokens, heads · width] that are given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (pj.declare_spiking(nn.Identity()) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = zip((self.q, self.k, self.v), x.unbind(1), strict=True)
+        q, k, v = (fire(part).unflatten(2, (HEADS, -1)).transpose(1, 2) for fire, part in parts)
+        return q @ (k.mT @ v)
+
+
+HEADS, TOKENS, EMBEDDED = 8, 196, 512
+
+
+def attended(q: float, k: float, v: float) -> Callable[[], list[Tensor]]:
+    """Four samples of random spikes at these rates."""
+
+    def draw() -> list[Tensor]:
+        drawn = torch.rand(4, 3, TOKENS, EMBEDDED, generator=_generator(0))
+        return [(drawn < torch.tensor([q, k, v]).view(1, 3, 1, 1)).float()]
+
+    return draw
+
+
 def seeded(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
     def built() -> nn.Module:
         torch.manual_seed(0)
@@ -124,7 +167,7 @@ def differing(layers: str, reason: str, *tools: str) -> dict[tuple[str, str], st
     return {(tool, layer): reason for layer in layers.split() for tool in tools}
 
 
-CASES = (
+CASES: tuple[Case, ...] = (
     Case("convolutions of every setting, a max pool, a linear layer; events", settings, events(2, 28, 28)),
     Case("CNN7; pixels", zoo("cnn7"), pixels(1, 32, 32), "conv1"),
     Case(
@@ -132,7 +175,7 @@ CASES = (
         zoo("vgg11"),
         pixels(3, 32, 32),
         "conv1",
-        differing("conv2 conv4 conv6 conv7", AVERAGED, "SpikingJelly", "NeuroBench"),
+        differing("conv2 conv4 conv6 conv7", AVERAGED, "SpikingJelly", "NeuroBench", "syops"),
     ),
     Case(
         "ResNet18, sums of paths; pixels",
@@ -151,7 +194,43 @@ CASES = (
         several_spikes,
         lambda: [torch.randint(3, (64, 40), generator=_generator(0)).float()],
         None,
-        differing("1", SEVERAL, "SpikingJelly", "NeuroBench"),
+        differing("1", SEVERAL, "SpikingJelly", "NeuroBench", "syops"),
+    ),
+)
+
+
+PRODUCTS = {
+    **differing("products", FUNCTION, "NeuroBench", "Norse", "syops"),
+    **differing("products", ONE_RATE, "rule of thumb"),
+}
+BLOCKS = ("blocks.0", "blocks.1")
+STREAM = " ".join(f"{block}.{x}.conv" for block in BLOCKS for x in ("attention.q", "attention.k", "attention.v", "up"))
+CASES += (
+    Case(
+        "attention Q·(KᵀV) of a block of Spikingformer-8-512, one time step; rates 0.172, 0.036 and 0.070",
+        Attention,
+        attended(0.172, 0.036, 0.070),
+        None,
+        PRODUCTS,
+    ),
+    Case(
+        "the same, with keys and values of a thirtieth of the rate",
+        Attention,
+        attended(0.172, 0.0012, 0.0023),
+        None,
+        PRODUCTS | differing("products", ACCIDENT, "SpikingJelly"),
+    ),
+    Case(
+        "Spikformer of picojoule's zoo: sums of spikes, attention; pixels",
+        zoo("spikformer"),
+        pixels(1, 32, 32),
+        "conv1",
+        {
+            **differing(STREAM, SEVERAL, "SpikingJelly", "NeuroBench", "syops"),
+            **differing("classify", AVERAGED, "SpikingJelly", "NeuroBench", "syops"),
+            **differing("classify", SHARE, "Norse", "rule of thumb"),
+            **{(tool, f"{b}.attention products"): why for b in BLOCKS for (tool, _), why in PRODUCTS.items()},
+        },
     ),
 )
 
@@ -178,6 +257,17 @@ def _network(tool: str, case: Case) -> Callable[[], nn.Module]:
         return net
 
     return build
+
+
+@functools.cache
+def convolutions(case: Case) -> set[str]:
+    """The layers in which some spikes reach less than others."""
+    found = synaptic_layers(case.build())
+    return {
+        name
+        for name, module in found.items()
+        if isinstance(module, nn.Conv2d) and max(*module.kernel_size, *module.stride) > 1
+    }
 
 
 def _takes(tool: str, case: Case) -> bool:
@@ -241,12 +331,12 @@ def _growth(tool: str) -> float:
 
 
 def everything(images: int, turns: int) -> dict[str, Any]:
-    packages = {tool: version(COUNTERS[tool].package) for tool in installed()}
+    packages = {tool: version_of(tool) for tool in installed()}
     with redirect_stdout(sys.stderr):  # some tools print, and standard output holds the result
         return {
             "versions": packages,
             "counted": counted(),
-            "growth": growth(),
+            "growth": growth() if turns else {},
             "seconds": timed(images, turns) if turns else {},
         }
 
@@ -271,9 +361,9 @@ class Page:
         self.unexplained: list[str] = []
 
     def text(self) -> str:
-        parts = [self._head(), *(self._case(i, case) for i, case in enumerate(CASES)), self._memory()]
+        parts = [self._head(), *(self._case(i, case) for i, case in enumerate(CASES))]
         if all(environment["seconds"] for environment in self.environments):
-            parts.append(self._speed())
+            parts += [self._memory(), self._speed()]
         return "\n\n".join(parts) + "\n"
 
     def _head(self) -> str:
@@ -314,7 +404,7 @@ class Page:
             return f"{theirs:,.2f}"
         if math.isclose(ours, theirs, rel_tol=SAME):
             return "="
-        reason = case.reasons.get((tool, layer))
+        reason = case.reasons.get((tool, layer)) or (BY_FORMULA.get(tool) if layer in convolutions(case) else None)
         if reason is None:
             self.unexplained.append(f"{case.title}, {layer}: picojoule {ours}, {tool} {theirs}")
             reason = "unexplained"

@@ -1,17 +1,22 @@
 """Synaptic operations of a network as each tool counts them, by the layer of synapses that the spikes enter.
 
-Convention of all of them here: accumulates a sample, the mean over the batch. picojoule counts at the neurons; in a
-network whose layers follow one another its counts are shown at the synapses that come next.
+Convention of all of them here: accumulates a sample, the mean over the batch. Products of two activations stand in a
+row of their own, named after the module that multiplies.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.metadata import version
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 import picojoule as pj
 
@@ -21,6 +26,11 @@ SYNAPSES = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 def synaptic_layers(net: nn.Module) -> dict[str, nn.Module]:
     return {name: module for name, module in net.named_modules() if isinstance(module, SYNAPSES)}
+
+
+def products_of(module: str) -> str:
+    """The row of the products in a module's own forward."""
+    return f"{module} products".strip()
 
 
 class Picojoule:
@@ -41,15 +51,13 @@ class Picojoule:
         self.meter.update(self.activity)
 
     def counts(self) -> Counts:
-        by_layer = {layer.name: layer.synops for layer in self.meter.compute().layers}
-        if not isinstance(self.net, nn.Sequential):
-            return {"total": sum(by_layer.values())}
-        counts, waiting = {}, 0.0
-        for name, module in self.net.named_children():
-            waiting += by_layer.get(name, 0.0)
-            if isinstance(module, SYNAPSES):
-                counts[name], waiting = waiting, 0.0
-        return counts
+        report, layers = self.meter.compute(), synaptic_layers(self.net)
+        counts: Counts = defaultdict(float)
+        for each in report.weights:
+            name = each.layer.name
+            counts[name if name in layers else products_of(name.rpartition(".")[0])] += each.synops
+        assert math.isclose(sum(counts.values()), report.synops), "something has no row"
+        return dict(counts)
 
 
 class SpikingJelly:
@@ -70,13 +78,19 @@ class SpikingJelly:
         self.samples += len(batch)
 
     def counts(self) -> Counts:
-        scopes = self._counter.get_counts()
         root = type(self.net).__name__
-        if not isinstance(self.net, nn.Sequential):
-            return {"total": self._counter.get_total() / self.samples}
-        return {
-            name: sum(scopes.get(f"{root}.{name}", {}).values()) / self.samples for name in synaptic_layers(self.net)
-        }
+        found = {scope: sum(counts.values()) for scope, counts in self._counter.get_counts().items()}
+        sums = {name: found.get(f"{root}.{name}".rstrip("."), 0) for name, _ in self.net.named_modules()}
+        layers, counts = synaptic_layers(self.net), {}
+        for name, module in self.net.named_modules():
+            if name in layers:
+                counts[name] = sums[name] / self.samples
+                continue
+            prefix = f"{name}." if name else ""
+            own = sums[name] - sum(sums[prefix + child] for child, _ in module.named_children())
+            if own:
+                counts[products_of(name)] = own / self.samples
+        return counts
 
 
 class NeuroBench:
@@ -105,11 +119,10 @@ class NeuroBench:
         self.model.reset_hooks()
 
     def counts(self) -> Counts:
-        values = {
+        return {
             self.names[id(hook.layer)]: float(metric.compute()["Effective_ACs"])
             for hook, metric in zip(self.model.connection_hooks, self.metrics, strict=True)
         }
-        return values if isinstance(self.net, nn.Sequential) else {"total": sum(values.values())}
 
 
 class Sinabs:
@@ -139,16 +152,135 @@ class Sinabs:
         return {name: value / self.samples for name, value in self._sums.items()}
 
 
-COUNTERS: dict[str, type[Picojoule | Sinabs | SpikingJelly | NeuroBench]] = {
+class _ByFormula:
+    """A formula of what enters a layer of weights and what comes out of it, summed over all calls."""
+
+    package = "spikingjelly"  # of the environment in which formulas are computed, once
+    version = ""
+
+    def __init__(self, net: nn.Module, example: Tensor) -> None:
+        self.net, self.samples = net, 0
+        self._sums: Counts = dict.fromkeys(synaptic_layers(net), 0.0)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        def hook(name: str) -> Callable[..., None]:
+            def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+                self._sums[name] += self.of(module, inputs[0].double(), output)
+
+            return count
+
+        handles = [module.register_forward_hook(hook(name)) for name, module in synaptic_layers(self.net).items()]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def of(self, module: nn.Module, x: Tensor, output: Tensor) -> float:
+        raise NotImplementedError
+
+    def update(self, batch: Tensor) -> None:
+        self.samples += len(batch)
+
+    def counts(self) -> Counts:
+        return {name: value / self.samples for name, value in self._sums.items()}
+
+
+class Norse(_ByFormula):
+    """`SynOpsCounter`: every spike times all weights of its channel (merged after 1.1.0, so by its formula)."""
+
+    version = "after 1.1.0, its formula"
+
+    def of(self, module: nn.Module, x: Tensor, output: Tensor) -> float:
+        weight = module.get_parameter("weight")  # [out, in / groups, …kernel]
+        groups = getattr(module, "groups", 1)
+        return x.sum().item() * len(weight) * weight[0, 0].numel() / groups
+
+
+class Syops(_ByFormula):
+    """syops-counter: the mean of what enters times the dense operations, where that holds 0 and 1 alone.
+
+    0.0.5 imports neurons that SpikingJelly 2.0 no longer has, so by its formula.
+    """
+
+    version = "0.0.5, its formula"
+
+    def of(self, module: nn.Module, x: Tensor, output: Tensor) -> float:
+        binary = len(x.unique()) <= 2 and x.min() >= 0 and x.max() <= 1
+        return x.mean().item() * dense(module, output) if binary else 0.0
+
+
+class RuleOfThumb(_ByFormula):
+    """Rate × T × FLOPs, as papers have it: dense operations times the mean of what enters.
+
+    Of a product, the rate of the operand that holds 0 and 1 alone, the first if both do.
+    """
+
+    version = "rate × T × FLOPs"
+
+    def of(self, module: nn.Module, x: Tensor, output: Tensor) -> float:
+        return x.mean().item() * dense(module, output)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        with super().counting(), _Products(self.net, self._sums):
+            yield
+
+
+class _Products(TorchFunctionMode):
+    """Adds up products of two activations by the modules whose forward they stand in."""
+
+    _NAMES = frozenset(("matmul", "__matmul__", "bmm"))
+
+    def __init__(self, net: nn.Module, sums: Counts) -> None:
+        super().__init__()
+        self.sums, self.within = sums, [""]
+        self.handles = []
+        for name, module in net.named_modules():
+            self.handles.append(module.register_forward_pre_hook(lambda *_, name=name: self.within.append(name)))
+            self.handles.append(module.register_forward_hook(lambda *_: (self.within.pop(), None)[1]))
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") in self._NAMES:
+            left, right = args
+            rate = left if bool(((left == 0) | (left == 1)).all()) else right
+            name = products_of(self.within[-1])
+            self.sums[name] = self.sums.get(name, 0.0) + rate.double().mean().item() * left.numel() * right.shape[-1]
+        return result
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        for handle in self.handles:
+            handle.remove()
+
+
+def dense(module: nn.Module, output: Tensor) -> float:
+    """Multiply-accumulates of a layer of weights, each output reading all of its inputs, padding too."""
+    return output.numel() * module.get_parameter("weight")[0].numel()
+
+
+COUNTERS: dict[str, type[Picojoule | Sinabs | SpikingJelly | NeuroBench | Norse | Syops | RuleOfThumb]] = {
     "picojoule": Picojoule,
     "sinabs": Sinabs,
     "SpikingJelly": SpikingJelly,
     "NeuroBench": NeuroBench,
+    "Norse": Norse,
+    "syops": Syops,
+    "rule of thumb": RuleOfThumb,
 }
 
 
 def installed() -> list[str]:
+    """The tools that can be run here; formulas run in the one environment that has SpikingJelly."""
     return [name for name, counter in COUNTERS.items() if importlib.util.find_spec(counter.package) is not None]
+
+
+def version_of(tool: str) -> str:
+    """Its version, or what stands for it."""
+    counter = COUNTERS[tool]
+    return counter.version if issubclass(counter, _ByFormula) else version(counter.package)
 
 
 def measure(tool: str, build: Callable[[], nn.Module], batches: list[Tensor]) -> Counts:

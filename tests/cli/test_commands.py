@@ -86,7 +86,7 @@ def traced(model: str, psi: Any) -> pj.Synapses:
 
 
 FIELDS = (
-    "model input_shape psi neurons spiking_layers synapses encoder_macs analog_macs unit_synapses analog "
+    "model input_shape psi steps neurons spiking_layers synapses encoder_macs analog_macs unit_synapses analog "
     "penalty_at_one layers"
 ).split()
 LAYER_FIELDS = "name shape neurons synapses psi_min psi_max kind".split()

@@ -70,6 +70,7 @@ def profile(
     example = torch.zeros(*((steps or 1,) if frames else ()), 1, *shape)
     with standard_output_kept():  # a model may print; standard output is the command's
         synapses = trace(net, example, psi=one_of("--psi", psi, _PSI), steps=steps or 1)
+    synapses.input_shape = shape  # where layers fold time into the batch, a frame and an image look alike
     if as_json:
         show_json({"model": model, **synapses.to_dict()})
     elif latex:
