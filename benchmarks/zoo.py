@@ -35,6 +35,9 @@ of them the bill and the penalty of random images are the same number.
 
 """
 TAIL = """
+`spike_dhs found` is the network that its search has found: without the second and third copies of its layers and the
+head that only trains, whose neurons are never called, which `trace` refuses.
+
 Made by `python benchmarks/zoo.py --out results/zoo.md` ({machine}).
 """
 
