@@ -62,12 +62,9 @@ def recipe(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="module")
 def runs(recipe: pj.Recipe, tmp_path_factory: pytest.TempPathFactory) -> list[pj.Run]:
     folder = tmp_path_factory.mktemp("runs")
-    changes = (
-        "penalty.strength=0",
-        "penalty.strength=64",
-        "penalty.budget=50%",
-    )  # too short to meet it, long enough to steer
-    return [pj.fit(recipe.override(change), folder) for change in changes]
+    high = ("penalty.strength=1000", "penalty.schedule=constant")
+    changes = (("penalty.strength=0",), high, ("penalty.budget=50%",))  # too short to meet it, long enough to steer
+    return [pj.fit(recipe.override(*change), folder) for change in changes]
 
 
 @pytest.mark.slow
