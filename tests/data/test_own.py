@@ -406,6 +406,7 @@ class Endless(Counted):
         ([(torch.eye(40).to_sparse(), torch.arange(40) % 2)], "sparse_coo, which is no array of numbers"),
         ([(torch.eye(40).to(torch.float8_e4m3fn), torch.arange(40) % 2)], "float8_e4m3fn, .* give dense tensors"),
         ([(np.full((40, 3), 1e300), np.arange(40) % 2)], "infinite or NaN in float32"),
+        ([(np.eye(40), np.array(["cat", "dog"] * 20))], "are names, such as 'cat': give numbers, as names, numbers"),
         ([Random()], "gives another sample 0 each time"),
         ([Failing()], r"sample 5 of the train part .* cannot be read \(OSError: the disk is gone\)"),
         ([None, Counted()], "has no training part"),

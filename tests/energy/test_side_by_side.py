@@ -70,7 +70,11 @@ def test_several_chips_stand_side_by_side(meter: pj.EnergyMeter) -> None:
     assert " 0.000" not in latex
     assert "<td>324.000</td>" in both._repr_html_()
     assert "<table>" in meter.compute()._repr_html_()
-    assert r"\toprule" in meter.compute().latex()
+    alone = meter.compute()
+    assert r"\toprule" in alone.latex()
+    for text in (latex, alone.latex()):
+        assert text.splitlines()[-1].startswith("% energy per sample, T = ")
+        assert alone.break_even() in text.splitlines()[-1]
     with pytest.raises(PicojouleError, match="an empty list"):
         meter.compute([])
     assert [each.joules for each in meter.compute(("horowitz-45nm-fp32", pj.hardware.get("loihi")))] == [

@@ -139,26 +139,24 @@ def test_a_budget_goes_on_from_its_state(digits: Any) -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.slow
 def test_a_suggested_strength_leaves_the_accuracy(name: str, digits: Any) -> None:
+    """Charged in full from the first batch."""
     build, steps = NETWORKS[name]
     accuracies = []
     for charged in (False, True):
-        torch.manual_seed(1)
+        torch.manual_seed(0)
         net = build()
         strength = pj.suggest_strength(net, (digits[0][:200], digits[1][:200]), steps=steps)
         assert strength > 0
         penalty = pj.Penalty(pj.trace(net, digits[0][:1], steps=steps))
 
         def charge(
-            activity: pj.Activity,
-            entropy: Tensor,
-            epoch: int,
-            on: bool = charged,
-            s: float = strength,
-            p: Any = penalty,
+            activity: pj.Activity, entropy: Tensor, epoch: int, s: float = strength * charged, p: Any = penalty
         ) -> Tensor:
-            return pj.schedule.linear(s, epoch, EPOCHS) * p(activity) if on else torch.zeros(())
+            return s * p(activity)
 
+        torch.manual_seed(1)
         accuracies.append(trained(net, digits, charge, steps, EPOCHS))
+    print(f"{name}: strength {strength:.3g}, {accuracies[1]:.1%} right, baseline {accuracies[0]:.1%}")
     assert accuracies[1] > accuracies[0] - 0.03
 
 

@@ -211,12 +211,17 @@ class _Loaded:
         samples = source.samples
         digest.update(f"{part} {len(positions)} {samples.dtype} {list(samples.shape)}\n".encode())
         digest.update(np.ascontiguousarray(self.labels[part]).data)
-        pieces = []
+        pieces, done = [], 0
         for piece in chunks(samples, positions):
             if not np.isfinite(piece).all():
+                finite = np.isfinite(piece).reshape(len(piece), -1).all(1)
+                bad = int(positions[done + int(finite.argmin())])
+                given = "train" if source is self._chosen["train"][0] else part  # what was split off is counted there
                 raise PicojouleError(
-                    f"a {part} sample of {name!r} has values that are infinite or NaN in float32: mend them"
+                    f"sample {bad} of the {given} part of {name!r} has values that are infinite or NaN in float32: "
+                    "mend them, or leave it out"
                 )
+            done += len(piece)
             digest.update(np.ascontiguousarray(piece).data)
             if part == "train":
                 self.moments.add(piece)

@@ -83,6 +83,11 @@ def checked_labels(labels: Any, where: str) -> NDArray[np.int64]:
     array([0, 1])
     """
     found: NDArray[Any] = np.asarray(labels)
+    if found.ndim == 1 and found.dtype.kind in "US":
+        raise PicojouleError(
+            f"the labels of {where} are names, such as {str(found[0])!r}: give numbers, as names, numbers = "
+            "numpy.unique(labels, return_inverse=True) makes them, and the names as class_names in an .npz file"
+        )
     if found.ndim != 1 or found.dtype.kind not in "iu" or (len(found) and found.min() < 0):
         raise PicojouleError(
             f"the labels of {where} are {found.dtype} of the shape {found.shape}: give one class per sample, a whole "

@@ -107,8 +107,12 @@ def _places(folder: Path) -> dict[str, Path]:
 
 
 def _folders(folder: Path) -> list[Path]:
+    return [path for path in _listed(folder) if path.is_dir()]
+
+
+def _listed(folder: Path) -> list[Path]:
     try:
-        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as fault:
         raise PicojouleError(
             f"{folder} cannot be read ({files.reason(fault)}): {files.reading_remedy(fault)}"
@@ -126,7 +130,7 @@ def _pictures(place: Path, names: tuple[str, ...]) -> tuple[tuple[Path, ...], ND
     labels: list[int] = []
     for number, name in enumerate(names):
         inside = place / name
-        within = sorted(p for p in inside.iterdir() if not p.name.startswith(".")) if inside.is_dir() else []
+        within = _listed(inside) if inside.is_dir() else []
         other = next((path for path in within if path.suffix.lower() not in _ENDINGS), None)
         if other is not None:
             raise PicojouleError(

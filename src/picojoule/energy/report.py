@@ -10,7 +10,7 @@ from rich.table import Table
 
 from picojoule.energy.hardware import PriceList
 from picojoule.energy.hardware import get as price_list
-from picojoule.energy.side_by_side import BREAK_EVEN, By, as_html, one_sheet
+from picojoule.energy.side_by_side import BREAK_EVEN, By, as_html, as_latex, one_sheet
 from picojoule.energy.units import format_joules
 from picojoule.io.tables import Sheet, as_text
 from picojoule.synapses.table import Layer, WeightLayer
@@ -365,7 +365,7 @@ class EnergyReport:
         return one_sheet(self, by)
 
     def latex(self, by: By = "firing") -> str:
-        """Write the table of `sheet` as a LaTeX `tabular` of the package booktabs.
+        """Write the table of `sheet` as a LaTeX `tabular` of the package booktabs, with its title in a comment below.
 
         Args:
             by: As for `sheet`.
@@ -373,7 +373,7 @@ class EnergyReport:
         Returns:
             The text of the table.
         """
-        return self.sheet(by).latex()
+        return as_latex(self.sheet(by))
 
     def csv(self, by: By = "firing") -> str:
         """Write the table of `sheet` as CSV with one header line.

@@ -141,12 +141,12 @@ class SideBySide:
         return _sheet(self.reports, _checked(self.reports[0], by))
 
     def latex(self, by: By = "firing") -> str:
-        """Write the table as a LaTeX `tabular` of the package booktabs.
+        """Write the table as a LaTeX `tabular` of the package booktabs, with its title in a comment below.
 
         Args:
             by: As for `sheet`.
         """
-        return self.sheet(by).latex()
+        return as_latex(self.sheet(by))
 
     def csv(self, by: By = "firing") -> str:
         """Write the table as CSV with one header line, energies in the unit of the heading.
@@ -277,6 +277,18 @@ def _energy_column(title: str, reports: Sequence[Bill]) -> EnergyColumn:
     largest = max(max(report.joules, report.total_joules or 0.0, report.ann_joules or 0.0) for report in reports)
     scale, unit = next(((s, u) for s, u in _UNITS if largest >= s), _UNITS[-1])
     return EnergyColumn(f"{title} [{unit}]", digits=3, scale=1 / scale)
+
+
+def as_latex(sheet: Sheet) -> str:
+    """Write a table as LaTeX, and below it in a comment what its caption should say.
+
+    Args:
+        sheet: The table.
+
+    Returns:
+        A `tabular` and a line that LaTeX passes over: steps, ψ, and synaptic operations beside their bounds.
+    """
+    return f"{sheet.latex()}% {sheet.title}\n"
 
 
 def as_html(sheet: Sheet) -> str:

@@ -53,6 +53,8 @@ class Training:
         )
         self._validation: Evaluation | None = None
         """The network as it was measured after its latest epoch."""
+        self._silent: set[str] = set()
+        """The layers that were silent then, which are not named again while they stay so."""
 
     def go(self, stop: Stop) -> None:
         """Train from the last checkpoint, or from the start, and write the result.
@@ -134,13 +136,15 @@ class Training:
         energy = validation.energy
         if self._controller is not None:
             self._controller.after_epoch(epoch, validation)
-        silent = [layer.name for layer in energy.layers if layer.rate == 0] if energy is not None else []
-        for name in silent:
-            self._process.say(
-                f"the layer {name} has fallen silent: no spike on the whole validation set (epoch {epoch + 1}); "
-                f"{self._remedy_of_silence(strength)}"
-            )
-        self._go_back_if_lost(epoch, silent, strength)
+        silent = {each.name: each.layer for each in energy.layers if each.rate == 0} if energy is not None else {}
+        for name, layer in silent.items():
+            if name not in self._silent:
+                self._process.say(
+                    f"the layer {layer.title} has fallen silent: no spike on the whole validation set (epoch "
+                    f"{epoch + 1}); {self._remedy_of_silence(strength)}"
+                )
+        self._silent = set(silent)
+        self._go_back_if_lost(epoch, list(silent), strength)
         layers = tuple(LayerResult.parse(layer.to_dict()) for layer in energy.layers) if energy is not None else ()
         return EpochMetrics(
             epoch=epoch,
