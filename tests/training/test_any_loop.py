@@ -219,14 +219,37 @@ def test_the_charge_waits_for_learning_and_rests_when_it_is_lost() -> None:
     assert again.charge(shares) == 0.5
 
 
-@pytest.mark.parametrize(("strength", "least"), [(1, 0.5), (64, 0.25), (256, 0.15)])
+@pytest.mark.parametrize(
+    ("model", "strength", "least"),
+    [
+        *(("tiny:fragile", 1, 0.5), ("tiny:fragile", 64, 0.25), ("tiny:fragile", 256, 0.15)),
+        *(("dying:deep", 64, 0.25), ("dying:deep", 1000, 0.15)),
+        *(("dying:Residual", 64, 0.5), ("dying:Residual", 1000, 0.25)),
+        *(("dying:OverTime", 64, 0.3), ("dying:OverTime", 1000, 0.15)),
+    ],
+)
 @pytest.mark.slow
-def test_a_guarded_run_of_a_network_without_norms_ends_alive(strength: int, least: float, tmp_path: Path) -> None:
+def test_a_guarded_run_of_a_network_without_norms_ends_alive(
+    model: str, strength: int, least: float, tmp_path: Path
+) -> None:
     few = ("training.epochs=10", "data.limit=1200", "optimizer.lr=0.003", f"penalty.strength={strength}")
-    run = pj.fit(tiny.recipe("model.name=tiny:fragile", "penalty.guard=true", *few), tmp_path)
+    time = ("neuron.kind=lif", "neuron.steps=4") if model == "dying:OverTime" else ()
+    run = pj.fit(tiny.recipe(f"model.name={model}", "penalty.guard=true", *few, *time), tmp_path)
     test = run.result.test
+    print(f"{model}, strength {strength}: {test.accuracy:.1%} right, rates {[layer.rate for layer in test.layers]}")
     assert test.accuracy > least
     assert all(layer.rate for layer in test.layers)
+
+
+def test_a_layer_that_is_silent_from_the_start_is_woken_gently_whatever_the_strength() -> None:
+    guard = LayerGuard({"spike": 1.0}, classes=10)
+    shares = {"spike": torch.tensor(0.5)}
+    guard.observe([0.0, math.log(10)])
+    rewards = [strength * guard.charge(shares, strength).item() for strength in (8.0, 16.0, 64.0, 1000.0)]
+    assert rewards == pytest.approx([-4.0, -8.0, -8.0, -8.0])
+    for _ in range(40):
+        guard.observe([0.0, 0.2])
+    assert guard.charge(shares, 1000.0) == -0.5  # now there is a charge that holds it down
 
 
 def test_the_way_back_keeps_the_last_good_weights_and_its_state() -> None:

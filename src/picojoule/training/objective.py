@@ -171,7 +171,7 @@ class Objective:
                 else:
                     shares = penalty.by_layer(activity)
                     omega = torch.stack(list(shares.values())).sum()
-                    charged = self.guard.charge(shares) if strength > 0 else omega
+                    charged = self.guard.charge(shares, strength) if strength > 0 else omega
         logits = logits_of(outputs, len(labels)).float()
         entropy = F.cross_entropy(logits, labels)
         rates = self.guard.observations(shares, entropy.item()) if self.guard is not None and shares else []

@@ -69,6 +69,16 @@ def test_a_network_of_snntorch_over_time_is_trained_by_a_recipe(here: Path) -> N
     assert budget.budget.met
 
 
+@pytest.mark.parametrize(("strength", "least"), [(64, 0.25), (1000, 0.15)])
+@pytest.mark.usefixtures("here")
+def test_a_guard_keeps_a_network_of_snntorch_alive(strength: int, least: float) -> None:
+    guarded = ("penalty.guard=true", f"penalty.strength={strength}", "optimizer.lr=0.003", "training.epochs=10")
+    test = pj.fit(pj.Recipe.loads(RECIPE, *guarded, "data.limit=1200"), "runs").result.test
+    print(f"strength {strength}: {test.accuracy:.1%} right, rates {[layer.rate for layer in test.layers]}")
+    assert test.accuracy > least
+    assert all(layer.rate for layer in test.layers)
+
+
 def test_spikingjelly_reads_our_nir_and_gives_the_same_classes(tmp_path: Path) -> None:
     exchange, nir = need("spikingjelly.activation_based.nir_exchange"), need("nir")
     net = nn.Sequential(

@@ -14,6 +14,8 @@ FLOOR = 1e-3
 _BATCHES = 5
 """Over about so many batches the cross-entropy is averaged."""
 _BETTER_THAN_CHANCE = 0.1
+_WAKING = 16.0
+"""The most that a silent layer is rewarded with, by strength, before the network has learned anything."""
 _MUCH = 0.4
 """From here on what was learned bears the whole charge."""
 _KEPT, _LOST = 0.6, 0.3
@@ -33,6 +35,10 @@ class LayerGuard:
     So the charge waits, g = 0, until the network is better than chance, and rests when it has lost seven tenths of the
     best that it had learned; g = 1 as long as it keeps six tenths, and four tenths of all there is to learn. What is
     learned is 1 − CE/ln(classes), CE the mean over the latest batches.
+
+    A layer that is silent before anything was learned, as without norms many are from the start, is woken gently, with
+    a strength of 16 at most: nothing is charged yet that would hold it down, and a reward far beyond the loss would
+    saturate the layers before it, and stay in the moments of the optimiser long after.
 
     Args:
         at_one: Ω_l(1) of each guarded layer.
@@ -80,20 +86,22 @@ class LayerGuard:
         """The layers that are near or below the floor, and would be penalised further without the guard."""
         return [name for name, weight in self.weights.items() if weight < 1]
 
-    def charge(self, shares: Mapping[str, Tensor]) -> Tensor:
+    def charge(self, shares: Mapping[str, Tensor], strength: float = 1.0) -> Tensor:
         """Return the penalty Σ_l w_l Ω_l.
 
         Args:
             shares: Ω_l of each layer on one batch.
+            strength: What it is going to be multiplied by.
 
         Returns:
             A scalar that can be differentiated.
         """
         weights, borne = self.weights, self.share
-        each = {name: weights.get(name, 1.0) for name in shares}
-        return torch.stack(
-            [share * (w if (w := each[name]) < 0 else w * borne) for name, share in shares.items()]
-        ).sum()
+        waking = self._chance is not None and not self.has_learned
+        reward = min(_WAKING / strength, 1.0) if waking and strength > 0 else 1.0
+        signed = {name: weights.get(name, 1.0) for name in shares}
+        each = {name: w * (reward if w < 0 else borne) for name, w in signed.items()}
+        return torch.stack([share * each[name] for name, share in shares.items()]).sum()
 
     def observations(self, shares: Mapping[str, Tensor], cross_entropy: float) -> list[float]:
         """Return what `observe` takes of one batch, to be averaged over processes.
