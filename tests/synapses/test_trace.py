@@ -20,8 +20,10 @@ from torch.nn.utils import parametrizations, parametrize, prune
 from torch.utils.checkpoint import checkpoint
 
 from picojoule import zoo
+from picojoule.energy.meter import EnergyMeter
 from picojoule.errors import PicojouleError
 from picojoule.neurons.spike import Spike
+from picojoule.penalty import Penalty
 from picojoule.spikes.spiking import declare_spiking
 from picojoule.spikes.watch import watch
 from picojoule.synapses import rules
@@ -802,8 +804,46 @@ def test_pixels_in_a_max_pool_of_spikes_are_refused() -> None:
 
 def test_a_neuron_at_two_places() -> None:
     net = Between(lambda m, s: m.spike(m.inner(s)), inner=nn.Linear(4, 4))
+    synapses = trace(net, torch.zeros(1, 4))
+    assert {name: layer.fan_out.tolist() for name, layer in synapses.items()} == {"spike": [4] * 4, "spike@2": [3] * 4}
+    assert {layer.kind for layer in synapses.values()} == {type(net.spike).__name__}
+    meter, arrived = EnergyMeter(synapses), list[int]()
+    for name in ("inner", "head"):
+        net.get_submodule(name).register_forward_pre_hook(
+            lambda m, args: arrived.append(int(args[0].sum()) * len(m.weight))
+        )
+    for steps in (1, 2):
+        arrived.clear()
+        with torch.no_grad(), watch(net, steps=steps) as activity:
+            for _ in range(steps):
+                net(torch.rand(3, 4) * 4)
+            omega = Penalty(synapses, normalized=False)
+        meter.reset()
+        meter.update(activity)
+        assert meter.compute().synops * 3 == pytest.approx(sum(arrived))
+        with torch.no_grad():
+            assert omega(activity).item() * 3 == pytest.approx(sum(arrived))
+
+
+def test_a_loop_over_time_is_not_taken_for_places_and_a_state_needs_two_modules() -> None:
+    class Loop(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.spike, self.head = nn.Linear(4, 4), Spike(), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.stack([self.head(self.spike(self.first(x))) for _ in range(3)])
+
+    with pytest.raises(PicojouleError, match="if the network runs over time, say steps=3"):
+        trace(Loop(), torch.zeros(1, 4))
+    net = Between(lambda m, s: m.spike(m.inner(s)), inner=nn.Linear(4, 4))
+    net.spike.register_buffer("state", torch.zeros(4))
     with pytest.raises(PicojouleError, match="make two modules"):
         trace(net, torch.zeros(1, 4))
+
+
+def test_calls_that_are_said_to_be_steps_have_a_psi_each() -> None:
+    net = Between(lambda m, s: m.spike(m.inner(s)), inner=nn.Linear(4, 4))
     synapses = trace(net, torch.zeros(1, 4), steps=2)  # said to be steps: each call has a ψ of its own
     assert [kind.fan_out.tolist() for kind in synapses["spike"].kinds] == [[4] * 4, [3] * 4]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -134,10 +135,16 @@ class Activity(Mapping[str, Tensor]):
         return self._split(name, [emitted.tensor() for emitted in self._intact(name)])
 
     def _split(self, name: str, calls: list[Tensor]) -> list[Tensor]:
-        return self.layout.by_step(name, calls, self._layer_layouts[name])
+        return self.layout.by_step(name, calls, self._layer_layouts[self._module_of(name)])
+
+    def _module_of(self, name: str) -> str:
+        """Return the name of the module that is called at a place: "spike" for "spike@2"."""
+        module, _, place = name.rpartition("@")
+        return module if name not in self._calls and module in self._calls and place.isdecimal() else name
 
     def _intact(self, name: str) -> list[_Emitted]:
         """Return what the layer emitted, call by call; refuse calls of several threads, and what was overwritten."""
+        name = self._module_of(name)
         if name not in self._calls:
             raise PicojouleError(
                 f"the layer {name!r} recorded nothing: run the model that was traced inside the "
@@ -196,10 +203,13 @@ class Activity(Mapping[str, Tensor]):
         """
         made = made or {}
         found: dict[str, list[Tensor | PackedSpikes]] = {}
+        places = Counter(self._module_of(name) for name in shapes if name not in made)
         for name, shape in shapes.items():
             if name in made:
                 continue
-            calls = self._intact(name)
+            module = self._module_of(name)
+            place = int(name.rpartition("@")[2]) - 1 if module != name else 0
+            calls = self._intact(name)[place :: places[module]]
             packed = {id(call.branch): call.packed for call in calls if call.packed is not None}
             by_step = self._split(name, [call.branch for call in calls])
             for spikes in by_step:
@@ -281,7 +291,7 @@ class Activity(Mapping[str, Tensor]):
         Returns:
             Whether nothing else can come from it.
         """
-        return name in self._binary
+        return self._module_of(name) in self._binary
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._calls:

@@ -15,7 +15,7 @@ from torch import Tensor
 from picojoule.errors import PicojouleError
 from picojoule.spikes.layout import LayerLayout, PoolLayout, TimeLayout
 from picojoule.synapses.made_spikes import MadeSpikes
-from picojoule.synapses.recording import Recording, SynapticCall
+from picojoule.synapses.recording import Recording, SynapticCall, module_of, site_name
 from picojoule.synapses.repetition import Calls
 from picojoule.synapses.rules import Psi
 from picojoule.synapses.table import Layer, StepKinds, Target
@@ -39,7 +39,7 @@ class Shape:
         if name in self.made:
             by_step = self.made[name].by_step(gradients, self.layout)
         else:
-            by_step = self.layout.by_step(name, gradients, self.layers[name])
+            by_step = self.layout.by_step(name, gradients, self.layers[module_of(name, self.layers)])
         if by_step[0].dim() < 2:
             raise PicojouleError(
                 f"the layer {name!r} emitted shape {tuple(by_step[0].shape)}, which has no axis beside the batch: give "
@@ -86,11 +86,11 @@ def counted(calls: Calls, shape: Shape) -> Count:
         PicojouleError: Samples or calls of a layer differ.
     """
     recording = calls.settled
-    within = _by_step(recording.leaves, recording.reached, shape)
+    within = _by_step(recording.emitted(), recording.reached, shape)
     carried = {}
     if calls.before is not None:
         reached = [call.reached for call in calls.carrying if call.reached is not None]
-        carried = _by_step(calls.before.leaves, reached, shape)
+        carried = _by_step(calls.before.emitted(), reached, shape)
     macs = [sum(call.encoder_macs for call in recording.calls), sum(call.analog_macs for call in recording.calls)]
     return Count(within, carried, *(n // shape.samples for n in macs))
 
@@ -128,13 +128,14 @@ def layers_of(calls: Calls, count: Count, shape: Shape, kinds: dict[str, str]) -
     targets = {name: _targets(calls, count, name, shape, changing=name in changing) for name in count.within}
     _add_products(recording, shape, count, targets)
     layers = {}
-    for name in recording.order:
+    order = [site_name(name, site) for name in recording.order for site in range(recording.sites.get(name, 1))]
+    for name in order:
         plain = Layer(
             name,
             count.within[name][0] if name in count.within else shape.of_product(),
             name in recording.relays or name in shape.made,
             tuple(target for target, _, _ in targets[name]),
-            kinds.get(name, ""),
+            kinds.get(name) or kinds.get(module_of(name, kinds), ""),
             shape.made.get(name),
         )
         layers[name] = _changing(plain, count, targets[name]) if name in changing else plain
@@ -158,11 +159,11 @@ def _targets(calls: Calls, count: Count, name: str, shape: Shape, *, changing: b
     for call in recording.calls:
         if call.reached is not None:
             by_weight.setdefault(call.weight, []).append(call)
+    leaves, before = recording.emitted()[name], calls.before.emitted()[name] if calls.before is not None else []
     carrying = {id(call) for call in calls.carrying}
     found: list[_StepTarget] = []
     for each in by_weight.values():
         reached = [call.reached for call in each if call.reached is not None]
-        leaves = recording.leaves[name]
         if not changing:
             (gradient,) = _gradients(reached, leaves[:1])  # every step reaches the same
             if gradient is not None:
@@ -172,7 +173,7 @@ def _targets(calls: Calls, count: Count, name: str, shape: Shape, *, changing: b
             continue
         fed_back = [call.reached for call in each if call.reached is not None and id(call) in carrying]
         within = _one_target(name, leaves, reached, shape)
-        carried = _one_target(name, calls.before.leaves[name], fed_back, shape) if calls.before is not None else []
+        carried = _one_target(name, before, fed_back, shape) if before else []
         if any(bool(part.any()) for part in (*within, *carried)):
             largest = torch.stack([*within, *carried]).amax(0)
             found.append((_target(largest, each, times), within, carried))
@@ -228,7 +229,7 @@ def _refuse_traces(recording: Recording) -> None:
         if call.reached is not None:
             by_weight.setdefault(call.weight, []).append(call)
     for calls in (calls for calls in by_weight.values() if len(calls) > 1):
-        for name, leaves in recording.leaves.items():
+        for name, leaves in recording.emitted().items():
             times = [0] * len(leaves)
             for call in calls:
                 assert call.reached is not None
@@ -251,7 +252,12 @@ def _add_products(recording: Recording, shape: Shape, count: Count, targets: dic
         if not products:
             continue
         targets[name] = [(_target(shape.of_product(), products, times, name), [], [])]
-        for parent in shape.made[name].parents:
+        parents = (
+            site_name(parent, site)
+            for parent in shape.made[name].parents
+            for site in range(recording.sites.get(parent, 1))
+        )
+        for parent in parents:
             none = [torch.zeros_like(psi) for psi in count.within[parent]]
             targets[parent].append((_target(none[0], products, times, name), none, []))
 

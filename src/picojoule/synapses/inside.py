@@ -84,7 +84,7 @@ class InnerSynapses:
     def _has_state(self, given: list[Tensor]) -> bool:
         """Whether the module goes on in the state that an earlier call has left: one that is given, or its own."""
         state = self._state
-        own = [leaf for part in self._module.modules() for leaf in _held(part)]
+        own = held_tensors(self._module)
         if any(state.tags.get(leaf).origin & ~(INERT | Origin.INPUT) for leaf in given or own):
             return True
         return self._name in state.returned and not state.recording.leaves.get(self._name)
@@ -108,7 +108,7 @@ def _tensors(nest: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(nest) if isinstance(leaf, Tensor)]
 
 
-def _held(module: nn.Module) -> list[Tensor]:
-    """List the tensors that a module holds beside its parameters."""
-    attributes = {name: value for name, value in vars(module).items() if name != "_parameters"}
-    return _tensors(list(attributes.values()))
+def held_tensors(module: nn.Module) -> list[Tensor]:
+    """List the tensors that a module and its parts hold beside their parameters."""
+    attributes = [value for part in module.modules() for name, value in vars(part).items() if name != "_parameters"]
+    return _tensors(attributes)

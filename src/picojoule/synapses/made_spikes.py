@@ -204,10 +204,12 @@ class _Marks:
         def emitted(name: str, call: int) -> Tensor:
             if name not in known:
                 known[name] = [torch.zeros_like(leaf, requires_grad=False) for leaf in self._recording.leaves[name]]
-                for number, spikes in enumerate(self._by_step(name, known[name])):
-                    for one, row in enumerate(spikes):
-                        if step in (None, number) and sample in (None, one):
-                            row.fill_(1)
+                sites = self._recording.sites.get(name, 1)
+                for calls in (known[name][site::sites] for site in range(sites)):
+                    for number, spikes in enumerate(self._by_step(name, calls)):
+                        for one, row in enumerate(spikes):
+                            if step in (None, number) and sample in (None, one):
+                                row.fill_(1)
             return known[name][call]
 
         return emitted

@@ -24,7 +24,7 @@ from picojoule.spikes.spiking import (
     spiking_modules,
     unit_of,
 )
-from picojoule.synapses.inside import InnerSynapses
+from picojoule.synapses.inside import InnerSynapses, held_tensors
 from picojoule.synapses.pass_state import PassState
 from picojoule.synapses.refusals import refuse_layer_input, refuse_pooled_units, refuse_product
 from picojoule.synapses.synaptic_calls import count_unit_synapses
@@ -155,6 +155,8 @@ class ModuleHooks:
         for leaf in tree_leaves((output, held)):  # made by code that may not be seen, and read by others
             if isinstance(leaf, Tensor) and leaf is not spikes and state.tags.get(leaf).origin & STRANGE:
                 state.tags.put(leaf, potential)
+        if held_tensors(module):
+            state.recording.stateful.add(name)
         return replace_first_output(output, state.emit_spikes(name, spikes))
 
     def _entered(self, name: str, arrivals: Any, output: Any) -> Any:
@@ -166,6 +168,7 @@ class ModuleHooks:
                 "the network's input, and leave it out everywhere else"
             )
         self._state.recording.relays.add(name)
+        self._state.recording.stateful.add(name)
         return self._state.emit_spikes(name, output)
 
     def _relayed(self, name: str, arrivals: Any, output: Any) -> Any:
@@ -185,6 +188,7 @@ class ModuleHooks:
             )
         refuse_pooled_units(state, name, state.chains.of(next(iter(tensors_in(arrivals)), None)))
         state.recording.relays.add(name)
+        state.recording.stateful.add(name)  # which is to be one module for each place
         return replace_first_output(output, state.emit_spikes(name, pooled))
 
 

@@ -99,6 +99,8 @@ class PassState:
             leaf = torch.zeros_like(like, dtype=precise(like.device), requires_grad=True)
             calls = self.recording.leaves.setdefault(name, [])
             calls.append(leaf)
+            weights = (call.weight for call in reversed(self.recording.calls) if not call.unit)
+            self.recording.fed_by.setdefault(name, []).append(next(weights, None))
             self.fired.setdefault(name, []).append(leaf)
             self.recording.order[name] = None
             self.dtype = like.dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -55,6 +56,10 @@ class Recording:
 
     leaves: dict[str, list[Tensor]] = field(default_factory=dict)
     """The emissions of each spiking layer and relay, call by call, in the order of first use."""
+    fed_by: dict[str, list[int | str | None]] = field(default_factory=dict)
+    """The weight that ran last before each of those emissions."""
+    stateful: set[str] = field(default_factory=set)
+    """Spiking layers that hold a state."""
     relays: set[str] = field(default_factory=set)
     made: dict[str, list[MadeCall]] = field(default_factory=dict)
     """Gates, functional max pools and products of spikes, call by call."""
@@ -65,5 +70,62 @@ class Recording:
     """Σ x·n of each synaptic call that spikes feed."""
     touched: set[int] = field(default_factory=set)
     """The identities of the parameters (and of pruned weights) that an operation took."""
+    sites: dict[str, int] = field(default_factory=dict)
+    """At how many places a module without a state is called, where it is more than one."""
     refusal: PicojouleError | None = None
     """Kept, because a model (or TorchScript) may catch the error and go on."""
+
+    def emitted(self) -> dict[str, list[Tensor]]:
+        """Return the emissions, each place apart at which a module is called."""
+        return {
+            site_name(name, site): calls[site :: self.sites.get(name, 1)]
+            for name, calls in self.leaves.items()
+            for site in range(self.sites.get(name, 1))
+        }
+
+    def find_sites(self, calls_expected: int) -> None:
+        """Tell the places apart at which modules without a state are called.
+
+        Before each place other weights run; in a loop over time the same do, so that a forgotten number of steps is
+        not taken for places.
+
+        Args:
+            calls_expected: How often a module at one place is called.
+        """
+        self.sites = {
+            name: len(calls)
+            for name, calls in self.leaves.items()
+            if calls_expected == 1 < len(calls) == len(set(self.fed_by[name])) and name not in self.stateful
+        }
+
+
+def site_name(name: str, site: int) -> str:
+    """Name a place at which a module is called, the first by the module alone.
+
+    Args:
+        name: The module's name.
+        site: The number of the place, from 0.
+
+    Returns:
+        The name in tables.
+
+    >>> site_name("spike", 0), site_name("spike", 1)
+    ('spike', 'spike@2')
+    """
+    return name if site == 0 else f"{name}@{site + 1}"
+
+
+def module_of(name: str, modules: Container[str]) -> str:
+    """Find the module of a place at which it is called.
+
+    Args:
+        name: The name of the place in tables.
+        modules: The names of modules.
+
+    Returns:
+        The module's name.
+
+    >>> module_of("spike@2", {"spike"}), module_of("spike", {"spike"})
+    ('spike', 'spike')
+    """
+    return name if name in modules else name.rpartition("@")[0] or name

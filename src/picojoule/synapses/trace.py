@@ -134,6 +134,9 @@ def trace(
             f"{', '.join(map(repr, silent))}: {UNUSED}"
         )
     check_all_weights_ran(model, calls)
+    expected_calls = 1 if layout.one_call_holds_all_steps else layout.steps
+    for each in (calls.first, calls.settled, *((calls.before,) if calls.before is not None else ())):
+        each.find_sites(expected_calls)
     given = tuple(tensors[0].shape)
     samples = _samples(recording, layout, own)
     _check_samples(samples, given, layout)
@@ -141,6 +144,8 @@ def trace(
     # A layer that is bound to one batch size has no other.
     free = all(getattr(layer, "samples", None) is None for layer in own.values())
     other = _other_batch(model, arguments, samples, layout, record) if free else None
+    if other is not None:
+        other.calls.first.find_sites(expected_calls)
     twin = None if other is None else (other.calls.first, other.samples)
     made = made_spikes(recording, samples, twin, layout, pools)
     shape = Shape(samples, layout, pools, made, psi)
@@ -174,7 +179,8 @@ class _Other:
 
 def _samples(recording: Recording, layout: TimeLayout, own: Layouts) -> int:
     """Return the number of samples that the spiking layers emit, which must be the same in all of them."""
-    rows = {name: len(layout.by_step(name, recording.leaves[name], own[name])[0]) for name in own}
+    emitted = recording.emitted()
+    rows = {name: len(layout.by_step(name, emitted[name], own[name])[0]) for name in own}
     if len(set(rows.values())) > 1:
         raise PicojouleError(
             f"the layers emit different numbers of samples ({rows}): the first axis of every spiking layer's output "
