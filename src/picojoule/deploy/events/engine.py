@@ -22,6 +22,9 @@ from picojoule.spikes.activity import Activity
 from picojoule.spikes.layout import TimeLayout
 from picojoule.synapses.table import Synapses
 
+TOGETHER = 16
+"""Images, or time steps of images, of a batch that go through a layer together: weights are read less often."""
+
 
 class Result:
     """The answers to a batch, and what each of them took.
@@ -96,7 +99,8 @@ class Engine:
         """How many threads share the images of a batch."""
         self.steps = program.steps
         """Time steps T."""
-        self._memories: list[tuple[Memory, NDArray[np.int64]]] = []
+        self._together = max(TOGETHER // program.steps, 1)
+        self._memories: dict[int, list[tuple[Memory, NDArray[np.int64]]]] = {1: [], self._together: []}
         start = time.perf_counter()
         run_in_thread(lambda: self(torch.zeros(1, *program.input_shape)))  # no interruption is lost in the compiler
         self.compilation_seconds = time.perf_counter() - start
@@ -135,8 +139,8 @@ class Engine:
         if self.threads == 1 or samples < 2:
             self._run(rows, outputs, spikes, synops)
         else:
-            # Small parts, because an image that fires more takes longer.
-            size = max(1, samples // (8 * self.threads))
+            # Several parts for each, because an image that fires more takes longer.
+            size = max(1, min(self._together, samples // (4 * self.threads)))
             parts = [slice(first, first + size) for first in range(0, samples, size)]
             share_among_threads(
                 lambda part: self._run(rows[part], outputs[part], spikes[part], synops[part]), parts, self.threads
@@ -186,13 +190,14 @@ class Engine:
         return Executed(self(images).logits, spikes)
 
     def _run(self, *arrays: NDArray[Any]) -> None:
+        together = self._together if len(arrays[0]) > 1 else 1
         try:
-            memory, addresses = self._memories.pop()
+            memory, addresses = self._memories[together].pop()
         except IndexError:  # another call has it
-            memory = Memory.of(self._program)
+            memory = Memory.of(self._program, together)
             addresses = memory.addresses()
         self._execute(self._program.instructions, *arrays, addresses)
-        self._memories.append((memory, addresses))
+        self._memories[together].append((memory, addresses))
 
     def _rows(self, images: Tensor | NDArray[np.float32]) -> NDArray[np.float32]:
         """Lay a batch out as flat rows of float32."""
