@@ -55,6 +55,7 @@ OWNERS: dict[str, tuple[Callable[[], Any], str]] = {
     "torch._ops": (lambda: torch, "_ops"),
     "torch._ops.OpOverload": (lambda: torch._ops, "OpOverload"),
     "OpOverloadPacket._qualified_op_name": (lambda: torch.ops.aten.relu, "_qualified_op_name"),
+    "Adam._init_group": (lambda: torch.optim.Adam, "_init_group"),
     "Tensor._version": (lambda: torch.zeros(1), "_version"),
     "Tensor._is_view": (lambda: torch.zeros(1), "_is_view"),
     "Tensor._indices": (lambda: torch.zeros(1).to_sparse(), "_indices"),
@@ -213,7 +214,8 @@ def _name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-NOT_OF_PYTORCH = {"_exit", "_wait", "_asdict", "_replace"}  # of `os`, of a class's other instances, of named tuples
+NOT_OF_PYTORCH = {"_exit", "_wait", "_asdict", "_replace", "_getvalue"}
+"""Of `os`, of a class's other instances, of named tuples, of what Numba makes."""
 STRINGS = {name for _, name in OWNERS.values() if _is_private(name)} | BY_BEHAVIOUR
 
 

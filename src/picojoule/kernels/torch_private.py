@@ -23,8 +23,10 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 __all__ = [
     "MODULE_REGISTRIES",
+    "PARAMETERS",
     "SET_GRAD_ENABLED",
     "SUBMODULES",
+    "AdamOfLists",
     "BatchNorm",
     "ConvNd",
     "ConvTransposeNd",
@@ -192,7 +194,10 @@ torch_function_disabled = torch._C.DisableTorchFunction
 SUBMODULES = "_modules"
 """The attribute in which a module holds its submodules."""
 
-MODULE_REGISTRIES = frozenset({"_parameters", "_buffers", SUBMODULES})
+PARAMETERS = "_parameters"
+"""The attribute in which a module holds its parameters."""
+
+MODULE_REGISTRIES = frozenset({PARAMETERS, "_buffers", SUBMODULES})
 """The attributes in which a module holds what was registered with it."""
 
 
@@ -279,3 +284,27 @@ def cpu_has_bfloat16() -> bool:
 def cpu_has_bfloat16_tiles() -> bool:
     """Return whether the processor multiplies whole tiles of bfloat16 (AMX), many times as fast as vectors."""
     return bool(torch.cpu._is_amx_tile_supported())
+
+
+# --- Optimisers ------------------------------------------------------------------------------------------------------
+
+
+class AdamOfLists(torch.optim.Adam):
+    """PyTorch's Adam, where a subclass chooses the tensors that a step updates."""
+
+    def fill(self, group: dict[str, Any], whole: tuple[list[Tensor], ...], lists: tuple[list[Tensor], ...]) -> None:
+        """Fill the lists that a step updates: here with all that there is.
+
+        Args:
+            group: The group of parameters.
+            whole: Parameters, gradients, state and, as the last list, counters of steps.
+            lists: The empty lists that the step takes, in the same order.
+        """
+        for column, found in zip(lists, whole, strict=True):
+            column.extend(found)
+
+    def _init_group(self, group: dict[str, Any], *lists: list[Tensor]) -> bool:
+        whole: tuple[list[Tensor], ...] = tuple([] for _ in lists)
+        has_complex: bool = super()._init_group(group, *whole)  # type: ignore[no-untyped-call]
+        self.fill(group, whole, lists)
+        return has_complex

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from picojoule.kernels.torch_private import tree_leaves
+from picojoule.kernels.torch_private import PARAMETERS, tree_leaves
 from picojoule.spikes.frameworks import Inside
 from picojoule.spikes.layout import LayerLayout
 from picojoule.synapses.pass_state import PassState
@@ -110,5 +110,5 @@ def _tensors(nest: Any) -> list[Tensor]:
 
 def held_tensors(module: nn.Module) -> list[Tensor]:
     """List the tensors that a module and its parts hold beside their parameters."""
-    attributes = [value for part in module.modules() for name, value in vars(part).items() if name != "_parameters"]
+    attributes = [value for part in module.modules() for name, value in vars(part).items() if name != PARAMETERS]
     return _tensors(attributes)

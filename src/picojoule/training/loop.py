@@ -98,7 +98,7 @@ class Training:
             if not math.isfinite(total_loss):
                 raise self._diverged(f"the loss became {total_loss} in epoch {epoch + 1}, batch {number + 1}")
             for group in learner.optimizer.param_groups:
-                group["lr"] = process.recipe.optimizer.lr * self._annealing.share(epoch, number)
+                group["lr"] = self._learning_rate(epoch, number)
             learner.optimizer.zero_grad()
             fabric.backward(result.loss)
             learner.optimizer.step()
@@ -115,6 +115,10 @@ class Training:
                 raise Interrupted(
                     f"stopped in epoch {epoch + 1} after batch {number + 1}; the same command goes on from there"
                 )
+
+    def _learning_rate(self, epoch: int, batch: int) -> float:
+        """Return the learning rate of a batch."""
+        return self._process.recipe.optimizer.lr * self._annealing.share(epoch, batch)
 
     def _strength(self, epoch: int, batch: int) -> float:
         """Return λ for a batch: the budget's, or that of the schedule."""
@@ -157,7 +161,7 @@ class Training:
             rate_mean=energy.rate_mean if energy is not None else None,
             dead_rate=energy.dead_rate if energy is not None else None,
             layers=layers,
-            lr=self._learner.optimizer.param_groups[0]["lr"],
+            lr=self._learning_rate(epoch, len(self._batches) - 1),
             strength=strength,
             target_joules=self._controller.budget.wanted_joules(epoch) if self._controller is not None else None,
             seconds=seconds,

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
+
+from picojoule.kernels.torch_private import AdamOfLists
 
 _PIECE = 1 << 18
 """Numbers of a parameter that are updated at a time: they stay in a core's second-level cache."""
 
 
-class Adam(torch.optim.Adam):
+class Adam(AdamOfLists):
     """`torch.optim.Adam`, with the same bits and the same state dict, in less memory and time.
 
     PyTorch's makes two tensors of a parameter's size on the way, three with weight decay: for VGG11's largest layer
     128 MiB, more than all else that a training step of 100 images takes. Here a large parameter on a CPU is updated in
     pieces, one after the other.
 
+    >>> import torch
     >>> weights = [torch.ones(600, 600, requires_grad=True) for _ in range(2)]
     >>> for weight, kind in zip(weights, (Adam, torch.optim.Adam), strict=True):
     ...     weight.grad = torch.arange(360_000.0).view(600, 600)
@@ -26,10 +28,14 @@ class Adam(torch.optim.Adam):
     True
     """
 
-    def _init_group(self, group: dict[str, Any], *lists: list[Tensor]) -> bool:
-        """Fill PyTorch's lists of parameters, gradients, state and counters of steps, with pieces of large ones."""
-        whole: tuple[list[Tensor], ...] = tuple([] for _ in lists)
-        has_complex: bool = super()._init_group(group, *whole)  # type: ignore[no-untyped-call]
+    def fill(self, group: dict[str, Any], whole: tuple[list[Tensor], ...], lists: tuple[list[Tensor], ...]) -> None:
+        """Fill the lists that a step updates with pieces of large parameters, and all of small ones.
+
+        Args:
+            group: The group of parameters.
+            whole: Parameters, gradients, state and, as the last list, counters of steps.
+            lists: The empty lists that the step takes, in the same order.
+        """
         *tensors, counters = whole
         used = [i for i, column in enumerate(tensors) if column]  # that of AMSGrad is empty without it
         for row, counter in enumerate(counters):
@@ -40,7 +46,6 @@ class Adam(torch.optim.Adam):
                 lists[i].extend(parts or ())
             # Each is counted up by one, the parameter's own with the last piece.
             lists[-1].extend([*(counter.clone() for _ in (pieces[0] or ())[1:]), counter])
-        return has_complex
 
 
 def _pieces(x: Tensor) -> list[Tensor] | None:
