@@ -72,7 +72,7 @@ def emitted(*by_step: Tensor, **options: Any) -> pj.Activity:
 def test_p_times_price_times_penalty_is_the_energy(name: str, p: float, psi: str) -> None:
     case = CASES[name]
     net = case.build()
-    synapses = case.trace(net, psi)
+    synapses = case.synapses(psi)
     penalty, meter = pj.Penalty(synapses, "syn", p, normalized=False), pj.EnergyMeter(synapses)
     with laid_out(net, case.inputs(4, 5), "calls") as activity:
         meter.update(activity)
@@ -88,7 +88,7 @@ def test_p_times_price_times_penalty_is_the_energy(name: str, p: float, psi: str
 def test_the_expectation_is_over_samples_whatever_the_batches(p: float) -> None:
     case = CASES["convolutional"]
     net, x = case.build(), case.inputs(12)
-    synapses = case.trace(net)
+    synapses = case.synapses()
     penalty, meter = pj.Penalty(synapses, p=p, normalized=False), pj.EnergyMeter(synapses)
     mean = 0.0
     for part in x.split([1, 4, 7]):
@@ -105,7 +105,7 @@ def test_the_expectation_is_over_samples_whatever_the_batches(p: float) -> None:
 def test_values_are_those_of_the_formula(name: str, kind: Any, p: float, steps: int) -> None:
     case = CASES[name]
     net = case.build()
-    synapses = case.trace(net)
+    synapses = case.synapses()
     with laid_out(net, case.inputs(steps, 5), "calls") as activity:
         spikes = {n: (activity[n] if steps > 1 else activity[n][None]).detach() for n in synapses}
         expected = formula(synapses, spikes, kind, p)
@@ -137,7 +137,7 @@ def test_several_spikes_in_one_value(p: float) -> None:
 @pytest.mark.parametrize(("p", "steps"), [(1, 3), (3.5, 1)])
 def test_the_normalised_penalty_is_one_when_everything_fires(name: str, kind: Any, p: float, steps: int) -> None:
     case = CASES[name]
-    synapses = case.trace(case.build())
+    synapses = case.synapses()
     activity = pj.Activity(TimeLayout(steps))
     for _ in range(steps):
         for layer in synapses.values():
@@ -166,7 +166,7 @@ def test_penalties_at_one_are_the_networks_integers(model: str, psi: Any) -> Non
 @pytest.mark.parametrize(("p", "normalized", "steps"), [(1, True, 1), (1, False, 3), (2, True, 3), (3.5, False, 1)])
 def test_gradients_are_those_of_autograd(name: str, kind: Any, p: float, normalized: bool, steps: int) -> None:
     case = CASES[name]
-    synapses = case.trace(case.build())
+    synapses = case.synapses()
     leaves = {
         layer.name: torch.randint(0, 3, (steps, 4, *layer.shape)).double().requires_grad_()
         for layer in synapses.values()

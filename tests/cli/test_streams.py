@@ -72,9 +72,9 @@ def test_json_is_json_in_every_encoding(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("columns", ["0", "1", "-5", "²", "many", "", "9" * 30])
 def test_absurd_widths_are_not_believed(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
-    usual = printed(["profile", "cnn7"], monkeypatch)
+    usual = printed(["data"], monkeypatch)
     assert usual[0] == 0
-    assert printed(["profile", "cnn7"], monkeypatch, COLUMNS=columns, LINES=columns) == usual
+    assert printed(["data"], monkeypatch, COLUMNS=columns, LINES=columns) == usual
 
 
 def test_outside_a_terminal_a_table_is_as_wide_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ def images(channels: int, count: int = 20) -> Tensor:
     return torch.rand(count, channels, 32, 32, generator=torch.Generator().manual_seed(1))
 
 
+@pytest.mark.slow
 def test_many_draws_on_grey_images() -> None:
     augment = RandAugment()
     digits = load("digits").train.images[:20].float() / 255

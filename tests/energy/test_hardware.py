@@ -146,7 +146,7 @@ def by_hand(prices: PriceList, name: str, activity: pj.Activity) -> float:
 def test_the_metric_is_a_constant_and_the_penalty(name: str, prices: PriceList) -> None:
     case = CASES[name]
     net = case.build()
-    synapses = case.trace(net)
+    synapses = case.synapses()
     penalties = {p: pj.Penalty(synapses, kind=prices, p=p, normalized=False) for p in (1, 2)}
     assert penalties[1].kind == prices.name
     meter = pj.EnergyMeter(synapses, prices)
@@ -182,7 +182,7 @@ def test_the_metric_is_a_constant_and_the_penalty(name: str, prices: PriceList) 
 
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_psi_comes_apart_by_the_weights_it_reaches(name: str) -> None:
-    synapses = CASES[name].trace(CASES[name].build())
+    synapses = CASES[name].synapses()
     for layer, targets in WEIGHTS[name].items():
         assert [(target.weights, target.outputs) for target in synapses[layer].targets] == targets
         whole = sum((target.fan_out for target in synapses[layer].targets), torch.zeros(synapses[layer].shape).long())
@@ -190,13 +190,18 @@ def test_psi_comes_apart_by_the_weights_it_reaches(name: str) -> None:
         assert whole.dtype == synapses[layer].fan_out.dtype
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("psi", ["exact", "uniform", "paper"])
-def test_psi_comes_apart_over_time_and_in_the_zoo(psi: Any) -> None:
+def test_psi_comes_apart_in_the_zoo(psi: Any) -> None:
     net = pj.zoo.create("resnet18")
     synapses = pj.trace(net, torch.zeros(1, 3, 32, 32), psi=psi)
     for layer in synapses.values():
         torch.testing.assert_close(sum(target.fan_out for target in layer.targets), layer.fan_out, rtol=1e-12, atol=0)
     assert [len(layer.targets) for layer in synapses.values()] == [1] * 20
+
+
+@pytest.mark.parametrize("psi", ["exact", "uniform", "paper"])
+def test_psi_comes_apart_over_time(psi: Any) -> None:
     residual = CASES["residual"].build()
     residual.time_axis = 0
     traced = pj.trace(residual, torch.zeros(4, 1, 6), psi=psi, steps=4, time_axis=0)

@@ -101,7 +101,7 @@ def test_reference_number_of_a_dense_input() -> None:
 def test_the_whole_bill_by_hand(name: str, layout: str, steps: int) -> None:
     case = CASES[name]
     net = case.build()
-    synapses = case.trace(net)
+    synapses = case.synapses()
     meter = pj.EnergyMeter(synapses)
     totals: dict[str, float] = {}
     fired: dict[str, Tensor] = {}
@@ -140,7 +140,7 @@ def test_the_whole_bill_by_hand(name: str, layout: str, steps: int) -> None:
 def test_other_conventions_weigh_the_same_spikes(name: str, psi: str) -> None:
     case = CASES[name]
     net, x = case.build(), case.inputs(6)
-    synapses = case.trace(net, psi)
+    synapses = case.synapses(psi)
     activity = recorded(net, x)
     meter = pj.EnergyMeter(synapses)
     meter.update(activity)
@@ -242,7 +242,7 @@ def test_several_spikes_in_one_value_count_that_many_times() -> None:
 def test_streaming_in_any_order_is_one_shot(name: str) -> None:
     case = CASES[name]
     net, x = case.build().eval(), case.inputs(11)
-    synapses = case.trace(net)
+    synapses = case.synapses()
     parts = [x[:1], x[1:6], x[6:]]
     whole = bill(net, synapses, x).to_dict()
     assert bill(net, synapses, *parts).to_dict() == whole
@@ -456,7 +456,7 @@ ENERGY_FIELDS = set(
 def test_the_report_as_a_dictionary(name: str) -> None:
     case = CASES[name]
     net = case.build()
-    report = bill(net, case.trace(net), case.inputs(3))
+    report = bill(net, case.synapses(), case.inputs(3))
     fields = report.to_dict()
     assert set(fields) == ENERGY_FIELDS
     assert json.loads(json.dumps(fields, allow_nan=False)) == fields
@@ -481,7 +481,7 @@ def test_the_report_as_a_dictionary(name: str) -> None:
 def test_the_table_states_its_conventions(psi: str, layout: str) -> None:
     case = CASES["relayed"]
     net = case.build()
-    meter = pj.EnergyMeter(case.trace(net, psi), "horowitz-45nm-fp16")
+    meter = pj.EnergyMeter(case.synapses(psi), "horowitz-45nm-fp16")
     with laid_out(net, case.inputs(4, 3), layout) as activity:
         meter.update(activity)
     text = str(meter.compute())

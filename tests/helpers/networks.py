@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,12 @@ class Case:
 
     def trace(self, net: Network, psi: Any = "exact") -> pj.Synapses:
         return pj.trace(net, torch.zeros(1, *self.input_shape), psi=psi)
+
+    @cache  # noqa: B019  # there are five cases
+    def synapses(self, psi: Any = "exact") -> pj.Synapses:
+        """What `trace` gives for any network as it is built: ψ does not depend on the weights."""
+        with torch.random.fork_rng(devices=[]):
+            return self.trace(self.build(), psi)
 
     def by_hand(self, activity: pj.Activity) -> dict[str, float]:
         """Synaptic operations of everything in the block, by layer."""

@@ -159,7 +159,7 @@ def test_the_name_of_a_budget_run_says_so() -> None:
         st.sampled_from(zoo.names()), st.from_regex(r"\A[^\W\d]\w{0,50}:[^\W\d]\w{0,50}\Z").filter(str.isprintable)
     ),
 )
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_any_recipe_survives_the_round_trip_under_a_name_safe_for_a_folder(
     kind: str, p: float, strength: float, seed: int, model: str
 ) -> None:

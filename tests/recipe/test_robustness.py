@@ -68,7 +68,7 @@ def without_none(value: Any) -> Any:
 
 
 @given(CONTENT)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_any_toml(content: dict[str, Any]) -> None:
     usable = {key: value for key, value in without_none(content).items() if value is not None}
     text = tomli_w.dumps({"model": {"name": "cnn7"}, "data": {"name": "digits"}} | usable)
@@ -82,7 +82,7 @@ def test_any_toml(content: dict[str, Any]) -> None:
         max_size=3,
     )
 )
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_any_override(overrides: list[str]) -> None:
     check(lambda: Recipe.loads(BASE, *overrides))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from torch import nn
 
 from picojoule import data, zoo
@@ -64,7 +65,8 @@ def test_pad_is_filled_in_so_that_every_zoo_network_takes_every_data_set(name: s
         if zoo.takes_frames(model):
             continue
         recipe = Recipe(model={"name": model}, data={"name": name})
-        network = zoo.create(model, recipe.classes, recipe.input_shape[0], recipe.build_neuron())
+        with torch.device("meta"):  # its weights are of no interest
+            network = zoo.create(model, recipe.classes, recipe.input_shape[0], recipe.build_neuron())
         assert network.input_shape == recipe.input_shape
         assert recipe.input_shape[1:] == (ZOO_SIDE, ZOO_SIDE)
         assert f"pad = {recipe.data.pad}" in recipe.to_toml().splitlines()

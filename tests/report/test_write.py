@@ -137,6 +137,7 @@ def test_what_runs_say_cannot_run(report: Report) -> None:
     assert sum(NASTY in reason for reason in (run[store["columns"].index("reason")] for run in store["runs"])) == 1
 
 
+@pytest.mark.slow
 def test_a_report_again_is_the_same_report(report: Report, folder: Path, tmp_path: Path) -> None:
     again = write(folder, tmp_path / "again", drawn=0)
     assert again.page.read_bytes() == report.page.read_bytes()
@@ -180,6 +181,7 @@ def count(chart: Any, kind: str) -> int:
     return sum(mark["marktype"] == kind for mark in drawn(chart))
 
 
+@pytest.mark.slow
 def test_the_trade_off_figure_shows_every_run_and_a_line_a_curve(folder: Path) -> None:
     found = run_groups(gather(folder))[0].curves
     points = rows.curve_rows(found)
@@ -281,6 +283,7 @@ def test_the_command(command: Command, tmp_path: Path) -> None:
     assert err == "5 finished\n"
 
 
+@pytest.mark.slow
 def test_the_command_tells_what_becomes_of_the_claims(command: Command, tmp_path: Path) -> None:
     kinds, strengths = ["syn", "total"], (0, 8, 64)
     synthetic.fill(tmp_path, synthetic.recipes(kinds=kinds, powers=[1], strengths=strengths, seeds=[0], epochs=1))
@@ -297,6 +300,7 @@ def test_the_command_refuses_a_folder_without_runs(command: Command, tmp_path: P
     assert err.startswith(f"picojoule: {tmp_path} holds no run folders: name one that")
 
 
+@pytest.mark.slow
 def test_networks_of_one_name_that_differ_do_not_stop_a_report(tmp_path: Path) -> None:
     """The code behind a name may change between two runs."""
     baseline, penalised = synthetic.recipes(kinds=["syn"], powers=[1], strengths=[0, 8], seeds=[0], epochs=1)
@@ -341,6 +345,7 @@ def test_the_paper_s_scores_stand_beside_those_of_its_settings(command: Command,
     assert sorted(beside) == sorted([*printed, ""])  # the paper has no leaky neurons
 
 
+@pytest.mark.slow
 def test_names_that_are_no_text_and_figures_beyond_all_measure(tmp_path: Path) -> None:
     """One such run is shown as what it is, and spoils nothing of the others."""
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))

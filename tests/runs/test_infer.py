@@ -37,7 +37,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return paths
 
 
-@pytest.mark.parametrize("engine", ["events", "onnx", "dense"])
+@pytest.mark.parametrize("engine", ["events", pytest.param("onnx", marks=pytest.mark.slow), "dense"])
 def test_a_split_is_answered_as_evaluation_does(run: pj.Run, engine: str, command: Command) -> None:
     status, out, _ = command("infer", run.path, "--trust", "--split", "test", "--engine", engine, "--json")
     assert status == 0
@@ -127,6 +127,7 @@ def test_people_read_lines(run: pj.Run, pictures: list[Path], command: Command) 
     assert "synaptic operations" in out
 
 
+@pytest.mark.slow
 def test_the_bill_is_that_of_the_price_list(tmp_path: Path) -> None:
     """Of one with memory traffic: a price for each spike, and for each synapse its own."""
     run = pj.fit(tiny.recipe("model.name=tiny:pooled", "energy.hardware=lemaire-45nm-int32"), tmp_path)
@@ -137,22 +138,23 @@ def test_the_bill_is_that_of_the_price_list(tmp_path: Path) -> None:
     assert stored.joules > 100 * stored.synops * 0.1e-12
 
 
-@pytest.mark.parametrize("engine", ["events", "dense"])
-def test_the_bill_is_by_the_psi_of_the_recipe(tmp_path: Path, engine: str, command: Command) -> None:
+@pytest.mark.slow
+def test_the_bill_is_by_the_psi_of_the_recipe(tmp_path: Path, command: Command) -> None:
     """Image by image what `evaluate` has on average, under each convention; the two differ."""
     bills = {}
     for psi in ("exact", "uniform"):
         run = pj.fit(tiny.recipe("penalty.strength=0", f"energy.psi={psi}", "training.epochs=1"), tmp_path)
-        status, out, _ = command("infer", run.path, "--trust", "--split", "test", "--engine", engine, "--json")
-        document, stored = json.loads(out), run.result.test
-        assert (status, document["psi"]) == (0, psi)
-        for key in ("synops", "joules"):
-            assert np.mean([image[key] for image in document["images"]]) == pytest.approx(
-                getattr(stored, key), rel=1e-3
-            )
+        stored = run.result.test
         bills[psi] = stored.synops
-        _, out, _ = command("infer", run.path, "--trust", "--split", "test", "--limit", "1", "--engine", engine)
-        assert f"synaptic operations (ψ {psi})" in out
+        for engine in ("events", "dense"):
+            status, out, _ = command("infer", run.path, "--trust", "--split", "test", "--engine", engine, "--json")
+            document = json.loads(out)
+            assert (status, document["psi"]) == (0, psi)
+            for key in ("synops", "joules"):
+                mean = np.mean([image[key] for image in document["images"]])
+                assert mean == pytest.approx(getattr(stored, key), rel=1e-3)
+            _, out, _ = command("infer", run.path, "--trust", "--split", "test", "--limit", "1", "--engine", engine)
+            assert f"synaptic operations (ψ {psi})" in out
     assert bills["uniform"] != pytest.approx(bills["exact"], rel=0.05)
 
 
@@ -167,6 +169,7 @@ def test_a_split_is_the_one_of_the_recipe(tmp_path: Path) -> None:
         assert synops == pytest.approx(run.result.on(split).synops, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_neurons_over_time_are_answered_by_both_engines(tmp_path: Path) -> None:
     run = pj.fit(tiny.recipe("model.name=tiny:over_time", "neuron.kind=lif", "neuron.steps=3"), tmp_path)
     by_events, densely = (pj.infer(run, split="test", engine=engine) for engine in ("events", "dense"))
@@ -179,6 +182,7 @@ def test_neurons_over_time_are_answered_by_both_engines(tmp_path: Path) -> None:
         assert np.mean([answer.synops for answer in answers]) == pytest.approx(stored.synops, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_fastest_engine_is_taken_and_named(run: pj.Run, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """The times are made up, so that the choice does not depend on the machine."""
     times = {"events": 2.0, "onnx": 1.0, "dense": 3.0}

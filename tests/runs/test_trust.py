@@ -100,7 +100,10 @@ def test_a_factory_that_ends_the_process_does_not(foreign: Path, request_: tuple
     assert "'os:abort'" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [("report", "--out", "page"), ("pick", "--min-accuracy", "2")])
+@pytest.mark.parametrize(
+    "arguments",
+    [pytest.param(("report", "--out", "page"), marks=pytest.mark.slow), ("pick", "--min-accuracy", "2")],
+)
 def test_commands_on_folders_of_runs_run_none_of_their_code(
     foreign: Path, trained: pj.Run, command: Command, arguments: tuple[str, ...]
 ) -> None:

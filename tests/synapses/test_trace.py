@@ -84,7 +84,11 @@ def test_the_integers_of_the_paper(name: str, convention: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "macs"),
-    [("cnn7", 64 * 15 * 15 * 9), ("vgg11", 64 * 3 * (3 * 32 - 2) ** 2), ("resnet18", 64 * 3 * (3 * 32 - 2) ** 2)],
+    [
+        ("cnn7", 64 * 15 * 15 * 9),
+        pytest.param("vgg11", 64 * 3 * (3 * 32 - 2) ** 2, marks=pytest.mark.slow),
+        pytest.param("resnet18", 64 * 3 * (3 * 32 - 2) ** 2, marks=pytest.mark.slow),
+    ],
 )
 def test_the_encoders_of_the_paper(name: str, macs: int) -> None:
     net = zoo.create(name)

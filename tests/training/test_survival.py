@@ -53,8 +53,14 @@ def stop_after(batch: int, into: Path, number: signal.Signals = signal.SIGTERM) 
 @pytest.mark.parametrize(
     ("batch", "number"),
     [
-        *((1, signal.SIGTERM), (BATCHES - 1, signal.SIGINT), (BATCHES, signal.SIGTERM)),
-        *((BATCHES + 2, signal.SIGINT), (3 * BATCHES - 1, signal.SIGTERM), (3 * BATCHES, signal.SIGINT)),
+        (BATCHES + 2, signal.SIGINT),
+        *(
+            pytest.param(batch, number, marks=pytest.mark.slow)
+            for batch, number in (
+                *((1, signal.SIGTERM), (BATCHES - 1, signal.SIGINT), (BATCHES, signal.SIGTERM)),
+                *((3 * BATCHES - 1, signal.SIGTERM), (3 * BATCHES, signal.SIGINT)),
+            )
+        ),
     ],
 )
 def test_a_stopped_run_goes_on_to_the_same_end(
@@ -226,7 +232,9 @@ def plant_a_bomb(path: Path) -> None:
 DAMAGE = [cut, flip_a_bit, plant_a_bomb]
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(
+    "damage", [plant_a_bomb, *(pytest.param(damage, marks=pytest.mark.slow) for damage in (cut, flip_a_bit))]
+)
 def test_a_damaged_checkpoint_costs_an_epoch_and_no_more(
     undisturbed: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
@@ -258,7 +266,14 @@ def test_a_run_whose_checkpoints_are_all_damaged_starts_afresh(undisturbed: dict
     assert again.said == []
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{"), lambda path: path.write_text("")])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_text("{"),
+        pytest.param(Path.unlink, marks=pytest.mark.slow),
+        pytest.param(lambda path: path.write_text(""), marks=pytest.mark.slow),
+    ],
+)
 def test_metrics_are_restored_from_the_checkpoint(
     undisturbed: dict[str, Any], tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
@@ -315,9 +330,9 @@ def test_a_folder_of_another_recipe(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "number"),
     [
-        *(("fsync", n) for n in (0, 4, 9)),
-        *(pytest.param("fsync", n, marks=pytest.mark.slow) for n in (1, 2, 3, 5, 6, 7, 8)),
-        *(("replace", 3), ("replace", 9)),
+        *(("fsync", 4), ("replace", 9)),
+        *(pytest.param("fsync", n, marks=pytest.mark.slow) for n in (0, 1, 2, 3, 5, 6, 7, 8, 9)),
+        pytest.param("replace", 3, marks=pytest.mark.slow),
     ],
 )
 def test_a_disk_that_is_full_at_any_write(

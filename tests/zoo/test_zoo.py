@@ -68,11 +68,15 @@ def modules(net: nn.Module, kind: type[nn.Module] | tuple[type[nn.Module], ...])
 
 def spike_maps(net: nn.Module, images: Tensor) -> dict[str, Tensor]:
     maps: dict[str, Tensor] = {}
-    for name, module in modules(net, Spike).items():
+    hooks = [
         module.register_forward_hook(lambda module, args, output, name=name: maps.update({name: output}))
+        for name, module in modules(net, Spike).items()
+    ]
     net.eval()
     with torch.no_grad():
         net(images)
+    for hook in hooks:
+        hook.remove()
     return maps
 
 
@@ -82,9 +86,8 @@ def test_every_model_is_checked_here() -> None:
     assert set(PAPERS) | FURTHER == set(zoo.names())
 
 
-@each_model
-def test_neurons_and_layers_are_the_papers(name: str) -> None:
-    net = zoo.create(name)
+def test_neurons_and_layers_are_the_papers(model: tuple[str, zoo.ZooModel]) -> None:
+    name, net = model
     maps = spike_maps(net, torch.randn(2, *net.input_shape))
     assert len(maps) == LAYERS[name]
     assert sum(spikes[0].numel() for spikes in maps.values()) == NEURONS[name]
@@ -162,9 +165,9 @@ def test_gradients_reach_every_parameter(name: str) -> None:
         assert grad.abs().sum() > 0, key
 
 
-@each_model
-def test_the_relu_twin_has_the_same_parameters(name: str) -> None:
-    net, twin = zoo.create(name), zoo.create(name, neuron=nn.ReLU)
+def test_the_relu_twin_has_the_same_parameters(model: tuple[str, zoo.ZooModel]) -> None:
+    name, net = model
+    twin = zoo.create(name, neuron=nn.ReLU)
     assert set(modules(twin, nn.ReLU)) == SPIKING[name]
     assert not modules(twin, Spike)
     twin.load_state_dict(net.state_dict())
@@ -173,7 +176,7 @@ def test_the_relu_twin_has_the_same_parameters(name: str) -> None:
     assert twin.eval()(torch.randn(2, *twin.input_shape)).shape == (2, 10)
 
 
-@each_model
+@pytest.mark.parametrize("name", SMALLEST_FIRST)
 @pytest.mark.parametrize(("classes", "in_channels"), [(1, 1), (100, 2)])
 def test_other_classes_and_channels(name: str, classes: int, in_channels: int) -> None:
     net = zoo.create(name, classes=classes, in_channels=in_channels).eval()

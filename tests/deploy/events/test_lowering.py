@@ -215,6 +215,7 @@ def joints(draw: st.DrawFn) -> Joint:
     return Joint(sources, draw(st.lists(st.booleans(), min_size=depth, max_size=depth)), draw(st.sampled_from([3, 35])))
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(joints(), st.integers(0, 10**6))
 def test_random_sums_of_spikes_and_currents(net: Joint, seed: int) -> None:

@@ -223,6 +223,7 @@ def test_pruned_weights_are_written_as_zeros() -> None:
     assert np.array_equal(graph.nodes["0"].weight == 0, net[0].weight_mask.numpy() == 0)
 
 
+@pytest.mark.slow
 def test_spikes_at_the_threshold() -> None:
     """u = θ fires here and at v > θ' there; the next smaller float does not."""
     for threshold in (1.0, 0.1, -0.1, 0.0, 3e-39):

@@ -102,9 +102,7 @@ def test_it_is_read_elsewhere(name: str, reader: str, files: Callable[[str], Pat
 
 
 @WRITES
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if "lif" in name else ()) for name in CASES]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "if" else pytest.mark.slow) for name in CASES])
 def test_neurons_that_a_reader_has_not_are_refused(name: str) -> None:
     net, images = network(name)
     for reader in sorted(ALL - CASES[name].readers):
@@ -128,6 +126,7 @@ def test_only_nodes_that_a_reader_knows_are_written(reader: str) -> None:
     assert not kinds & lacking[reader]
 
 
+@pytest.mark.slow
 @WRITES
 def test_steps_are_told_with_the_file(tmp_path: Path) -> None:
     net, images = network("lif")

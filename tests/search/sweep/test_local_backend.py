@@ -58,6 +58,7 @@ def all_traces(runs: Sequence[pj.Run]) -> dict[str, Any]:
 # --- As it should be --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_sweep_gives_the_bits_of_single_runs_and_does_nothing_twice(tmp_path: Path) -> None:
     recipes = [tiny.recipe("seed=1"), tiny.recipe("training.threads=2"), tiny.recipe("penalty.kind=total")]
     watcher = Quiet()

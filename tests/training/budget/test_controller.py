@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from torch import Tensor, nn
@@ -76,13 +77,28 @@ def test_a_named_baseline_run_gives_the_reference(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("batch", [tiny.BATCHES - 1, tiny.BATCHES + 2, 3 * tiny.BATCHES, 4 * tiny.BATCHES])
-def test_a_stopped_budget_run_goes_on_to_the_same_end(tmp_path: Path, batch: int) -> None:
-    recipe = tiny.recipe(*SHORT, "penalty.budget=40%")
-    undisturbed = traces(pj.fit(recipe, tmp_path / "undisturbed"))
+STOPPED = tiny.recipe(*SHORT, "penalty.budget=40%")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return traces(pj.fit(STOPPED, tmp_path_factory.mktemp("undisturbed")))
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        tiny.BATCHES + 2,
+        *(
+            pytest.param(batch, marks=pytest.mark.slow)
+            for batch in (tiny.BATCHES - 1, 3 * tiny.BATCHES, 4 * tiny.BATCHES)
+        ),
+    ],
+)
+def test_a_stopped_budget_run_goes_on_to_the_same_end(undisturbed: dict[str, Any], tmp_path: Path, batch: int) -> None:
     with pytest.raises(fit.Interrupted):
-        pj.fit(recipe, tmp_path, reporters=[Watcher(after_batch={batch: signal_to_self(signal.SIGTERM)})])
-    assert traces(pj.fit(recipe, tmp_path)) == undisturbed
+        pj.fit(STOPPED, tmp_path, reporters=[Watcher(after_batch={batch: signal_to_self(signal.SIGTERM)})])
+    assert traces(pj.fit(STOPPED, tmp_path)) == undisturbed
 
 
 @pytest.mark.parametrize(
