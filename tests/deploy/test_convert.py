@@ -479,6 +479,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> pj.Run:
     return pj.fit(recipe, tmp_path_factory.mktemp("runs"))
 
 
+@pytest.mark.slow
 def test_a_run_is_measured_as_the_network_that_it_converts_to(run: pj.Run) -> None:
     quantised = pj.evaluate(run)
     assert quantised.to_dict() == run.result.test.to_dict()

@@ -53,6 +53,7 @@ def test_layers_trained_for_quantisation_reach_nir_with_their_rounded_weights() 
     torch.testing.assert_close(torch.from_numpy(to_nir(net, images).nodes["2"].weight), rounded, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_elsewhere_they_are_refused_by_name() -> None:
     net = trained_for_quantization()
     with pytest.raises(pj.PicojouleError, match=r"'aten._fused_moving_avg\w+', which has no counterpart in ONNX"):

@@ -97,6 +97,7 @@ def test_stages_that_lower_nothing_are_refused(ratio: float, count: int) -> None
         stages(tiny.recipe(*QUANTISED, "penalty.strength=0"), 0.5, 2)
 
 
+@pytest.mark.slow
 def test_the_chain_spends_less_and_less(tmp_path: Path) -> None:
     base = tiny.recipe(*QUANTISED, "penalty.strength=10", "training.epochs=4")
     spent = [pj.fit(recipe, tmp_path).result.validation.synops for recipe in stages(base, 0.5, 4)]

@@ -82,6 +82,7 @@ def test_several_seeds_are_several_runs_of_each_setting(tmp_path: Path) -> None:
     assert {Run(path).recipe.seed for path in (tmp_path / "runs").glob("cnn7-*")} == {0, 1}
 
 
+@pytest.mark.slow
 def test_tables_of_what_is_there_say_what_is_missing_and_train_nothing(tmp_path: Path) -> None:
     named = find("tradeoff-cnn7-adam")
     recipes = named.experiment.recipes(SCALES["mini"].with_seeds(2))

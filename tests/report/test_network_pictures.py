@@ -31,6 +31,7 @@ def test_pictures_of_every_kind_are_written_beside_the_run(run: pj.Run, command:
     assert pj.Run.at(run.path).finished
 
 
+@pytest.mark.slow
 def test_the_images_that_are_drawn_can_be_chosen(run: pj.Run, command: Command, tmp_path: Path) -> None:
     def raster(*options: str) -> str:
         assert command("show", run.path, *options, "--trust", "--out", tmp_path)[0] == 0

@@ -153,6 +153,7 @@ def test_the_seed_changes_the_run_and_the_threads_of_the_caller_do_not(
     assert not torch.equal(other.weights["out.weight"], finished[0].weights["out.weight"])
 
 
+@pytest.mark.slow
 def test_augmentation_is_seeded(finished: tuple[pj.Run, tiny.Watcher], tmp_path: Path) -> None:
     recipe = tiny.recipe("data.augment=true")
     first, second = (pj.fit(recipe, tmp_path / name) for name in ("first", "second"))

@@ -55,7 +55,9 @@ def test_the_result_records_what_was_chosen(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("known_shares")
-@pytest.mark.parametrize("batch", [1, BATCHES, BATCHES + 2])
+@pytest.mark.parametrize(
+    "batch", [BATCHES + 2, *(pytest.param(batch, marks=pytest.mark.slow) for batch in (1, BATCHES))]
+)
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     undisturbed = traces(pj.fit(RECIPE, tmp_path / "undisturbed"))
     stopped(tmp_path / "stopped", batch)

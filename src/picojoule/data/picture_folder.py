@@ -37,7 +37,7 @@ class PictureSamples:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """uint8."""
+        """The type of the numbers: uint8."""
         return np.dtype(np.uint8)
 
     def __len__(self) -> int:

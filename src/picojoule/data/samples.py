@@ -43,7 +43,7 @@ class Samples(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """uint8 or float32."""
+        """The type of the numbers: uint8 or float32."""
 
     def __len__(self) -> int: ...
 
@@ -93,7 +93,7 @@ class ArraySamples:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """uint8 or float32."""
+        """The type of the numbers: uint8 or float32."""
         return np.dtype(np.uint8 if self.array.dtype == np.uint8 else np.float32)
 
     def __len__(self) -> int:

@@ -30,7 +30,7 @@ class Lanes(types.Type):
 
     @property
     def vector(self) -> ir.VectorType:
-        """LLVM's type for it."""
+        """LLVM's vector type for these numbers."""
         return ir.VectorType(_ELEMENTS[self.kind], self.count)
 
 
@@ -38,6 +38,17 @@ class Lanes(types.Type):
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, lanes: Lanes) -> None:
         super().__init__(manager, lanes, lanes.vector)  # type: ignore[no-untyped-call]  # Numba's own
+
+
+@intrinsic
+def nothing(typing: Any, count: Any) -> Any:
+    """Make zeros, with which a sum begins."""
+    lanes = Lanes(count.literal_value)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
+        return ir.Constant(lanes.vector, [0.0] * lanes.count)
+
+    return lanes(count), generate
 
 
 @intrinsic

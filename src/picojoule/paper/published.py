@@ -40,7 +40,7 @@ class Ablated(NamedTuple):
 
     @property
     def setting(self) -> tuple[float, float, bool]:
-        """λ, λ_WD and B_BN."""
+        """The setting of the row: λ, λ_WD and B_BN."""
         return self.strength, self.weight_decay, self.decay_batch_norm
 
 

@@ -45,12 +45,12 @@ class Level:
 
     @property
     def accuracy(self) -> Estimate:
-        """Over its seeds."""
+        """Accuracy over the seeds: mean and deviation."""
         return Estimate.of(point.accuracy for point in self.points)
 
     @property
     def energy(self) -> Estimate:
-        """Relative to the mean of the baseline."""
+        """Energy over the seeds, relative to the mean of the baseline."""
         return Estimate.of(point.energy for point in self.points)
 
     @property

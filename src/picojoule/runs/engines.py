@@ -36,7 +36,7 @@ _CALLS, _SECONDS = 60, 0.3
 """An engine is timed for so many calls, or so long."""
 
 
-class Readout(NamedTuple):
+class ImageResult(NamedTuple):
     """What an engine found for one image."""
 
     logits: Tensor
@@ -54,9 +54,8 @@ class Engine:
 
     name: EngineName
     """What computes."""
-    answer: Callable[[Tensor], Callable[[], Readout]]
-    """Computes one image [1, C, H, W]; what it returns reads out the findings, which is no part of the network's time.
-    """
+    answer: Callable[[Tensor], Callable[[], ImageResult]]
+    """Computes one image [1, C, H, W]; what it returns counts what that took, outside of the time that is measured."""
     weight_bytes: int
     """The network's weights and settings, as the engine stores them."""
     activation_bytes: int | None
@@ -171,16 +170,16 @@ def _events_engine(network: _Network, weights: WeightType) -> Engine:
         )
     )
 
-    def answer(x: Tensor) -> Callable[[], Readout]:
+    def answer(x: Tensor) -> Callable[[], ImageResult]:
         result = engine(x)
 
-        def read_out() -> Readout:
+        def counted() -> ImageResult:
             synops = int(result.synops[0])
             spent = (synops, synops * prices.accumulate) if flat else _count(synapses, prices, engine.watch(x))
             spikes = {name: int(count[0]) for name, count in result.spikes.items()}
-            return Readout(result.logits[0].flatten(), spent[0], spent[1], spikes)
+            return ImageResult(result.logits[0].flatten(), spent[0], spent[1], spikes)
 
-        return read_out
+        return counted
 
     return Engine("events", answer, engine.weight_bytes, engine.activation_bytes)
 
@@ -189,10 +188,10 @@ def _dense_engine(network: _Network) -> Engine:
     model, steps = network.model, network.synapses.steps
 
     @torch.inference_mode()
-    def answer(x: Tensor) -> Callable[[], Readout]:
+    def answer(x: Tensor) -> Callable[[], ImageResult]:
         with watch(model, steps) as activity:
             logits = logits_of(model(as_batch(x)), 1)
-        return lambda: _readout(network, logits[0].flatten(), activity)
+        return lambda: _image_result(network, logits[0].flatten(), activity)
 
     occupied = footprint(model, as_batch(network.example[:1]))
     return Engine("dense", answer, occupied.weight_bytes, occupied.peak_activation_bytes)
@@ -204,24 +203,24 @@ def _onnx_engine(network: _Network) -> Engine:
     content = to_onnx(network.model, network.example)
     run = load_onnx(content)
 
-    def answer(x: Tensor) -> Callable[[], Readout]:
+    def answer(x: Tensor) -> Callable[[], ImageResult]:
         out = run(x.numpy())
 
         @torch.inference_mode()
-        def read_out() -> Readout:
+        def counted() -> ImageResult:
             with watch(network.model, network.synapses.steps) as activity:
                 network.model(x)
-            return _readout(network, logits_of(torch.from_numpy(out), 1)[0].flatten(), activity)
+            return _image_result(network, logits_of(torch.from_numpy(out), 1)[0].flatten(), activity)
 
-        return read_out
+        return counted
 
     return Engine("onnx", answer, len(content), None)
 
 
-def _readout(network: _Network, logits: Tensor, activity: Activity) -> Readout:
+def _image_result(network: _Network, logits: Tensor, activity: Activity) -> ImageResult:
     """Count what PyTorch's spikes cost."""
     synops, joules = _count(network.synapses, network.prices, activity)
-    return Readout(logits, synops, joules, {name: int(activity[name].sum()) for name in activity})
+    return ImageResult(logits, synops, joules, {name: int(activity[name].sum()) for name in activity})
 
 
 def _count(synapses: Synapses, prices: PriceList, activity: Activity) -> tuple[float, float]:

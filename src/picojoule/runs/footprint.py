@@ -42,7 +42,7 @@ class Footprint:
         }
 
     def line(self) -> str:
-        """Say it to a reader."""
+        """Write the footprint as one line for people."""
         return (
             f"{self.parameters:,} parameters, {format_bytes(self.weight_bytes)} of weights, at most "
             f"{format_bytes(self.peak_activation_bytes)} of activations for one sample"

@@ -104,7 +104,7 @@ class Occupied:
         }
 
     def line(self) -> str:
-        """Say it to a reader."""
+        """Write the memory as one line for people."""
         parts = [f"{format_bytes(self.weight_bytes)} of weights"]
         if self.activation_bytes is not None:
             parts.append(f"{format_bytes(self.activation_bytes)} for one image")
@@ -326,9 +326,9 @@ def _as_input(pixels: Tensor, recipe: Recipe, data: datasets.Data) -> Tensor:
 
 def _answer(name: str, label: int | None, x: Tensor, engine: Engine, synapses: Synapses) -> Answer:
     begin = time.perf_counter()
-    read_out = engine.answer(x)
+    counted = engine.answer(x)
     milliseconds = 1000 * (time.perf_counter() - begin)
-    logits, synops, joules, spikes = read_out()
+    logits, synops, joules, spikes = counted()
     confidence, class_ = logits.double().softmax(0).max(0)
     spikes = {layer.name: spikes[layer.name] for layer in synapses.spiking}
     return Answer(name, label, int(class_), float(confidence), synops, joules, milliseconds, spikes)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from picojoule.kernels.torch_private import tree_leaves, tree_map, version
+from picojoule.kernels.torch_private import tree_map, version
 from picojoule.synapses.expression import Complement, Expression, Expressions, Made, Part, as_it_is
 from picojoule.synapses.rules.call import Call
 from picojoule.synapses.rules.passing import (
@@ -45,7 +45,7 @@ class Chains:
         """Note the expression of a tensor."""
         self._expressions.put(tensor, expression, version(tensor))
 
-    def foretold(self, name: str, rule: PassingRule, call: Call) -> Expression | None:
+    def predicted(self, name: str, rule: PassingRule, call: Call) -> Expression | None:
         """Find the expression of an operation's result, before it runs.
 
         Args:
@@ -73,7 +73,7 @@ class Chains:
         return self._made(assigned if rule is assignment else rule, call)
 
     def follow(self, name: str, call: Call, out: Any, expression: Expression | None) -> None:
-        """Note what was foretold of the result of an operation, now that it has run.
+        """Note what was predicted of the result of an operation, now that it has run.
 
         Args:
             name: The operation's name.
@@ -153,8 +153,3 @@ def _is(constant: Any, number: int) -> bool:
     if isinstance(constant, Tensor):
         return bool((constant == number).all())
     return isinstance(constant, bool | int | float) and constant == number
-
-
-def tensors_of(nest: Any) -> list[Tensor]:
-    """List the tensors in a nest of values."""
-    return [leaf for leaf in tree_leaves(nest) if isinstance(leaf, Tensor)]

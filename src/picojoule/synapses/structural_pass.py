@@ -212,7 +212,7 @@ class StructuralPass(TorchFunctionMode):
         state, name = self._state, operation.name
         whole = self._copies.whole(name, call)
         rule = state.passing[name]
-        expression = state.chains.of(whole) if whole is not None else state.chains.foretold(name, rule, call)
+        expression = state.chains.of(whole) if whole is not None else state.chains.predicted(name, rule, call)
         if whole is None and tag.origin & Origin.DETACHED and not self._copies.knows(name, call):
             self._check_detached_sum(name, call)
         try:

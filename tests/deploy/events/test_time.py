@@ -91,7 +91,7 @@ def networks(draw: st.DrawFn) -> Drawn:
     return Drawn(steps, neuron, draw(st.sampled_from([3, 20, 70])), blocks, draw(st.booleans()))
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(networks(), st.integers(0, 10**6))
 def test_random_networks_over_time(net: Drawn, seed: int) -> None:
     """Every spike, count and answer, as whole numbers of eighths leave nothing to rounding."""

@@ -69,7 +69,7 @@ def test_a_budget_met_in_one_sentence() -> None:
     assert verdict(RunResult.parse({"test": tiny.figures(), "validation": tiny.figures()})) is None
 
 
-@pytest.mark.parametrize("met", [False, True])
+@pytest.mark.parametrize("met", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_commands_on_a_run_that_missed_its_budget_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], met: bool
 ) -> None:

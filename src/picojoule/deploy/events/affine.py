@@ -52,7 +52,7 @@ class Affine:
 
     @property
     def is_identity(self) -> bool:
-        """Whether it changes nothing."""
+        """Whether every gain is one and every shift zero."""
         return bool((self.gain == 1).all() and (self.shift == 0).all())
 
     def then(self, after: Affine) -> Affine:

@@ -113,7 +113,7 @@ def active_inputs(x: Tensor, shape: Geometry) -> ActiveInputs:
 
 
 def dense_inputs(inputs: ActiveInputs, shape: Geometry, kind: torch.dtype) -> Tensor:
-    """Make the batch again.
+    """Make the dense batch of which these are the active inputs.
 
     Args:
         inputs: Its active inputs.

@@ -73,7 +73,7 @@ class _SavedTensor:
         self._tensor, self.versions = tensor, Versions(tensor)
 
     def tensor(self) -> Tensor:
-        """Return it."""
+        """Return the tensor that was given."""
         return self._tensor
 
 

@@ -19,7 +19,6 @@ from picojoule.kernels.event_driven.layouts import pack_weights
 from picojoule.kernels.event_driven.rows import (
     keep,
     keep_all,
-    nothing,
     plus_multiple,
     plus_row,
     read,
@@ -27,7 +26,7 @@ from picojoule.kernels.event_driven.rows import (
     write,
 )
 from picojoule.kernels.jit import source_digest
-from picojoule.kernels.lanes import lowest_bit
+from picojoule.kernels.lanes import lowest_bit, nothing
 from picojoule.kernels.threads import Kernel
 
 

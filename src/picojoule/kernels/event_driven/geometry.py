@@ -55,7 +55,7 @@ class Geometry:
 
     @property
     def is_linear(self) -> bool:
-        """Whether it is that of a linear layer."""
+        """Whether the shape is that of a linear layer: one pixel, one group, a kernel of 1×1."""
         return self.pixels == self.out_pixels == self.groups == 1 and self.kernel == (1, 1)
 
     @property

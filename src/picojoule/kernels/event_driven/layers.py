@@ -160,7 +160,7 @@ class Altered(nn.Module):
 
 
 class EventDriven(Altered):
-    """That part of a layer of synapses."""
+    """The part of an altered layer of synapses that computes it by events where the choice falls on them."""
 
     event_choice: Choice
     weight: Tensor

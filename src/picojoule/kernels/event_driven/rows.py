@@ -82,17 +82,6 @@ def element_bytes(element: Any) -> int:
 # --- Sums ------------------------------------------------------------------------------------------------------------
 
 
-@intrinsic
-def nothing(typing: Any, count: Any) -> Any:
-    """Make a sum of no rows."""
-    lanes = Lanes(count.literal_value)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
-        return ir.Constant(lanes.vector, [0.0] * lanes.count)
-
-    return lanes(count), generate
-
-
 def _row(builder: Any, lanes: Lanes, address: Any, paired: bool) -> Any:
     if not paired:
         return builder.load(_pointer(builder, address, lanes.vector), align=4)

@@ -19,9 +19,9 @@ from torch import Tensor
 from picojoule.kernels.event_driven.active_inputs import SOURCES, ActiveInputs, numbers_of, take
 from picojoule.kernels.event_driven.geometry import LANES, Geometry
 from picojoule.kernels.event_driven.layouts import packed_gradients, unpack_gradient
-from picojoule.kernels.event_driven.rows import keep_all, nothing, plus_multiple, plus_row, read, times_number, write
+from picojoule.kernels.event_driven.rows import keep_all, plus_multiple, plus_row, read, times_number, write
 from picojoule.kernels.jit import source_digest
-from picojoule.kernels.lanes import lowest_bit, ones
+from picojoule.kernels.lanes import lowest_bit, nothing, ones
 from picojoule.kernels.threads import Kernel
 
 

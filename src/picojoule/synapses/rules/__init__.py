@@ -1,6 +1,6 @@
 """Rules: what each operation does to connections, as the structural pass reads it.
 
-Two kinds of operation matter between a spike and the neuron that receives it.
+Three kinds of operation matter between a spike and the neuron that receives it.
 
 * **Synaptic** operations (`synaptic`) multiply activations by weights. Their rule gives, for every element of the
   input, the number of synapses that it feeds. A bias is not a synapse; a weight removed by a pruning mask is not one
@@ -8,8 +8,11 @@ Two kinds of operation matter between a spike and the neuron that receives it.
 * **Passing** operations (`passing`) carry values on: pools, reshapes, sums, skips. Their rule computes an output whose
   derivative with respect to the input is the number of *connections*: 1 where the real derivative is 1/k² (an average
   pool), 1 where it is some learnt scale (batch norm), unchanged where the operation only moves or adds values.
+* **Bilinear** operations (`bilinear`) multiply two activations, as attention does. Each spike of one operand costs as
+  many operations as it reaches values, or spikes, of the other.
 
-An operation in neither table is refused when it stands between a spike and a synapse. A further rule is given to one
+At a network's end `readout` has those that cost nothing. Any other operation is refused when it stands between a spike
+and a synapse. A further rule is given to one
 call of `picojoule.trace`, or declared for the whole process with `declare_rule`:
 
 >>> import torch, picojoule as pj

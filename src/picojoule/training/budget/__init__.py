@@ -3,7 +3,7 @@
 A recipe with `penalty.budget` (a share of the unpenalised energy, or joules) has no strength of its own. The problem is
 min CE subject to E ≤ target, and this folder holds all that such a run does beyond an ordinary one:
 
-* `budget`: the control law. It knows numbers only: given the energy seen so far, which λ has the next batch?
+* `control_law`: λ as a multiplier. It knows numbers only: given the energy seen so far, which λ has the next batch?
 * `controller`: its place in the run. It shows a fixed sample of images to the network every few batches, measures the
   energy on validation images, passes both to the law, and takes the chosen network at the end.
 * `batch_norm`: statistics for both: a look at the network that leaves no trace, and running averages of the network as

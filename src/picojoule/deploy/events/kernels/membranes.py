@@ -13,7 +13,7 @@ import numpy as np
 from picojoule.deploy.events.kernels.vectors import broadcast, load, store, total
 from picojoule.deploy.events.program import Emission, Instruction, Memory
 from picojoule.kernels.jit import cgutils, intrinsic, ir, kernel, types
-from picojoule.kernels.lanes import Lanes, Values
+from picojoule.kernels.lanes import Values, nothing
 
 COUNTED = int(Emission.COUNTED)
 
@@ -109,17 +109,6 @@ def bits_of(typing: Any, spikes: Any) -> Any:
         return bits if spikes.count == 64 else builder.zext(bits, ir.IntType(64))
 
     return types.uint64(spikes), generate
-
-
-@intrinsic
-def nothing(typing: Any, count: Any) -> Any:
-    """Make float32 zeros."""
-    lanes = Lanes(count.literal_value)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Values) -> Any:
-        return ir.Constant(lanes.vector, [0.0] * lanes.count)
-
-    return lanes(count), generate
 
 
 def _charging(lanes: int) -> Callable[..., None]:
