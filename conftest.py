@@ -45,6 +45,7 @@ _TRAINS = (
     "docs/how-to/own.md",
     "docs/reference/all-of-picojoule.md",
     "docs/tutorials/first-network.md",
+    "docs/tutorials/own-loop.md",
     "src/picojoule/search/frontier.py::picojoule.search.frontier.frontier",
 )
 """Documents and examples that train for seconds."""

@@ -51,6 +51,7 @@ def test_json_is_one_document(command: Command) -> None:
     }
 
 
+@pytest.mark.slow
 def test_numbers_are_numbers_in_json(command: Command) -> None:
     status, out, _ = command("run", "totals", "--json")
     (made,) = json.loads(out)

@@ -50,6 +50,7 @@ def test_images_that_are_not_there_are_named(run: pj.Run, command: Command, at: 
     assert says in err
 
 
+@pytest.mark.slow
 def test_the_report_page_shows_the_pictures_of_a_run(run: pj.Run, command: Command, tmp_path: Path) -> None:
     (run.path / "pictures").mkdir(exist_ok=True)
     (run.path / "pictures" / "raster.svg").write_text("<svg><!-- a picture --></svg>")

@@ -22,6 +22,7 @@ def leaky(tmp_path_factory: pytest.TempPathFactory) -> pj.Run:
     return pj.fit(recipe, tmp_path_factory.mktemp("over_time"))
 
 
+@pytest.mark.slow
 def test_a_leaky_network_learns_over_four_steps(leaky: pj.Run) -> None:
     result = leaky.result.test
     assert result.accuracy > 0.8
