@@ -30,6 +30,7 @@ def test_a_leaky_network_learns_over_four_steps(leaky: pj.Run) -> None:
     assert pj.evaluate(leaky).to_dict() == result.to_dict()
 
 
+@pytest.mark.slow
 def test_its_energy_is_the_sum_over_the_steps(leaky: pj.Run) -> None:
     """Layer by layer and step by step, with the neuron's equation written out."""
     result, model = leaky.result.test, pj.load_model(leaky)
