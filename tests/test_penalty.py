@@ -547,3 +547,9 @@ def test_only_what_was_watched_is_penalised_and_counted(spikes: Any) -> None:
     for use in (pj.Penalty(synapses), pj.EnergyMeter(synapses).update):
         with pytest.raises(PicojouleError, match=f"picojoule.watch gives, not {type(spikes).__name__}"):
             use(spikes)
+
+
+def test_spikes_that_reach_nothing_cannot_be_charged() -> None:
+    net = nn.Sequential(nn.Linear(4, 3), pj.Spike())
+    with pytest.raises(pj.PicojouleError, match="no spike reaches a synapse, so let the neurons feed a layer"):
+        pj.Penalty(pj.trace(net, torch.zeros(1, 4)))

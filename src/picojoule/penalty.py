@@ -120,7 +120,12 @@ class Penalty:
         """Ω(1): the penalty of one step in which every neuron fires, with what is fed back into the next."""
         if normalized and self.at_one <= 0:
             raise PicojouleError(
-                "the penalty is zero even if every neuron fires, so it cannot be normalised: check the weighting"
+                "the penalty is zero even if every neuron fires, so it cannot be normalised: "
+                + (
+                    "no spike reaches a synapse, so let the neurons feed a layer"
+                    if kind == "syn"
+                    else "check the weighting"
+                )
             )
         self._on_device: dict[torch.device, dict[str, tuple[Tensor, ...]]] = {}
 

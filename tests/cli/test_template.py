@@ -101,3 +101,10 @@ def test_a_run_is_named_by_itself_or_its_path(tmp_path: Path) -> None:
         pj.load_model(str(tmp_path))
     with pytest.raises(PicojouleError, match="a run is named by its path, not by int"):
         pj.load_model(7)  # type: ignore[arg-type]
+
+
+def test_the_command_to_go_on_with_can_be_pasted(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(monkeypatch, "init", "my project") == 0
+    assert "cd 'my project' && picojoule train recipe.toml" in capsys.readouterr().err

@@ -297,6 +297,8 @@ TRAIN = {"x_train": np.random.default_rng(0).normal(size=(40, 3)), "y_train": np
         (TRAIN | {"y_train": np.arange(40) % 2 * 10**12}, r"of class 1 \(labels go up to 1000000000000\)"),
         (TRAIN | {"y_train": np.arange(40, dtype=np.uint64) % 2 + 2**63}, "go up to 9223372036854775809"),
         (TRAIN | {"class_names": ["a", "b", "c"]}, "no training sample of class 2"),
+        (TRAIN | {"class_names": ["a", "a"]}, "class_names in .* has 'a' twice"),
+        (TRAIN | {"class_names": ["a"]}, "names 1 classes, and the labels go up to 1: name every class"),
         (TRAIN | {"note": "mine"}, "has an array note"),
         (TRAIN | {"y_train": 3}, r"int64 of the shape \(\): give one class per sample"),
     ],
@@ -365,6 +367,10 @@ def test_a_broken_picture_is_named(tmp_path: Path) -> None:
     (tmp_path / "a" / "note.png").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(PicojouleError, match=r"note\.png cannot be read"):
         load(f"folder:{tmp_path}")
+    (tmp_path / "a" / "note.png").unlink()
+    (tmp_path / "a" / "more").mkdir()
+    with pytest.raises(PicojouleError, match="more is a folder inside a class"):
+        load(f"folder:{tmp_path}")
     with pytest.raises(PicojouleError, match="there is no folder"):
         load("folder:no/such/place")
 
@@ -412,6 +418,13 @@ class Endless(Counted):
         ([None, Counted()], "has no training part"),
         (7, "gave int, which is not a data set"),
         ({"tran": Counted()}, "has a part 'tran'"),
+        (
+            [(np.eye(40), list(range(40)))],
+            r"is \(ndarray, list\): give its samples and its labels as tensors or arrays",
+        ),
+        ([(np.ma.masked_less(np.eye(40), 0.5), np.arange(40) % 2)], "has masked values: fill them"),
+        ([(np.eye(40), np.arange(40) % 2), (np.zeros((0, 40)), np.zeros(0, int))], "validation part .* has no samples"),
+        ([(np.eye(40), np.zeros(40, int))], "there is only one class"),
         ([[1, 2, 3]], "is list"),
     ],
 )

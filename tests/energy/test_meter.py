@@ -446,8 +446,8 @@ def test_a_price_list_of_ones_own() -> None:
 
 
 ENERGY_FIELDS = set(
-    "samples joules synops encoder_macs encoder_joules ann_joules update_joules total_joules synops_per_synapse "
-    "rate_mean rate_sum dead_rate analog_macs analog_joules unit_synops analog "
+    "samples joules synops encoder_macs encoder_joules ann_joules update_joules total_joules total_shares "
+    "ann_ratio synops_per_synapse rate_mean rate_sum dead_rate analog_macs analog_joules unit_synops analog "
     "steps psi hardware layers".split()
 )
 

@@ -39,7 +39,13 @@ def test_the_total_has_the_encoder_and_the_updates(meter: pj.EnergyMeter) -> Non
     assert report.unpriced == ("updates of neurons",)
     assert sum(report.shares.values()) == pytest.approx(1)
     assert report.synops_per_synapse == 1.0
-    assert report.to_dict()["total_joules"] == report.total_joules
+    fields = report.to_dict()
+    assert fields["total_joules"] == report.total_joules
+    assert fields["ann_ratio"] == report.ann_ratio
+    assert fields["total_shares"] == {
+        "spikes": pytest.approx(12 * 0.9 / (12 * 0.9 + 20 * 4.6)),
+        "encoder": pytest.approx(20 * 4.6 / (12 * 0.9 + 20 * 4.6)),
+    }
     assert "Everything together: 103 pJ" in " ".join(str(report).split())
     assert "0.15 to 1.38" in " ".join(str(report).split())
 

@@ -16,8 +16,9 @@ from command_line import Command
 from two_processes import measured
 
 FIELDS = (
-    "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules update_joules "
-    "total_joules synops_per_synapse rate_mean rate_sum dead_rate steps psi hardware layers"
+    "split samples accuracy loss joules synops encoder_macs encoder_joules analog_macs analog_joules ann_joules "
+    "update_joules total_joules total_shares ann_ratio synops_per_synapse "
+    "rate_mean rate_sum dead_rate steps psi hardware layers"
 ).split()
 FOOTPRINT = ["parameters", "weight_bytes", "peak_activation_bytes"]
 

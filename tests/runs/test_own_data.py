@@ -253,6 +253,19 @@ def test_what_a_network_returns_is_logits_or_refused() -> None:
         logits_of(Unusual()(torch.zeros(5, 2)), 5)
     with pytest.raises(PicojouleError, match=r"returned \(4, 2\) for 5 samples"):
         logits_of(torch.zeros(4, 2), 5)
+    with pytest.raises(PicojouleError, match="has 2 outputs and the data have 3 classes"):
+        logits_of(torch.zeros(5, 2), 5, 3)
+
+
+def test_a_network_with_too_few_outputs_is_refused(here: Path, command: Command) -> None:
+    (here / "few.py").write_text(
+        "import picojoule as pj\nfrom torch import nn\n\ndef net(classes, input_shape):\n    c, h, w = input_shape\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(c * h * w, 4), pj.Spike(), nn.Linear(4, classes - 1))\n"
+    )
+    Path("recipe.toml").write_text(recipe("mine:parts").to_toml())
+    status, _, err = command("train", "recipe.toml", "model.name=few:net")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "has 1 outputs and the data have 2 classes" in err
 
 
 def test_a_zoo_network_says_what_size_it_takes(here: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import picojoule as pj
 import tiny
 from command_line import Command
+from picojoule.io.tables import as_text
 from picojoule.runs.folder import Run
 from picojoule.search.limits import Limits
 from picojoule.search.pick import pick
@@ -71,9 +72,23 @@ def test_mean_and_spread_over_seeds_and_the_bill_of_the_test_split(folder: Path)
     assert chosen["validation"]["accuracy"]["mean"] == pytest.approx(statistics.fmean(accuracies))
     assert chosen["test"]["accuracy"]["mean"] == pytest.approx(statistics.fmean(accuracies) - 0.01)
     assert chosen["test"]["accuracy"]["spread"] == pytest.approx(0.01)
+    assert chosen["test"]["total_joules"] is None  # runs of earlier versions do not tell
     assert len(chosen["runs"]) == 3
     assert Run(Path(chosen["best"])).recipe.seed == 1
     assert content["export"] == f"picojoule export {chosen['best']} --to nir --trust"
+
+
+def test_what_everything_costs_stands_beside_what_spikes_cost(folder: Path) -> None:
+    for path in folder.glob("*/result.json"):
+        result = json.loads(path.read_text())
+        result["test"]["total_joules"] = 2 * result["test"]["joules"]
+        path.write_text(json.dumps(result))
+    choice = pick(folder, Limits.read(None, None, 88))
+    joules = [0.9 * joules for _, joules in FIGURES[64]]
+    total = choice.to_dict()["chosen"]["test"]["total_joules"]
+    assert total["mean"] == pytest.approx(2 * statistics.fmean(joules))
+    assert total["spread"] == pytest.approx(2 * statistics.stdev(joules))
+    assert "3.24 µJ" in as_text(choice.table())
 
 
 def test_nothing_satisfies(folder: Path) -> None:

@@ -81,6 +81,30 @@ def test_a_budget_in_a_loop_of_ones_own_is_met(name: str, digits: Any) -> None:
     assert accuracy > 0.65
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("norm", [True, False])
+def test_a_budget_that_is_missed_is_told_after_the_last_update(
+    norm: bool, digits: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The learning rate is constant, so the network may end anywhere near the budget."""
+    torch.manual_seed(0)
+    net, count = mlp(norm), 300
+    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
+    budget = pj.Budget(net, digits[0][::4], "50%", count, classes=10)
+    for _ in range(count):
+        assert "of the budget" not in caplog.text
+        rows = torch.randint(len(digits[0]), (25,))
+        with pj.watch(net) as activity:
+            entropy = F.cross_entropy(net(digits[0][rows]), digits[1][rows])
+        optimizer.zero_grad()
+        (entropy + budget(activity, entropy)).backward()
+        optimizer.step()
+        budget.step()
+    assert budget.target is not None
+    missed = abs(budget.joules() / budget.target - 1) > 0.03
+    assert ("let the learning rate fall to zero at the end" in caplog.text) is missed
+
+
 def test_few_updates_of_a_loop_are_told(digits: Any, caplog: pytest.LogCaptureFixture) -> None:
     pj.Budget(mlp(True), digits[0][:50], "50%", 100)
     assert "needs about 250 updates to be met, and this loop has 100" in caplog.text

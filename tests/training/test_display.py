@@ -116,7 +116,8 @@ def test_the_train_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
         test = pj.Run.at(folder).result.test
         *lines, last = captured.err.splitlines()
         assert last == (
-            f"test: accuracy {test.accuracy:.1%}, {format_joules(test.joules)} per image; "
+            f"test: accuracy {test.accuracy:.1%}, {format_joules(test.joules)} per image "
+            f"({format_joules(test.total_joules)} with all that is not spikes); "
             f"layer by layer: picojoule evaluate {folder} --trust"
         )
         assert len([line for line in lines if line.startswith("epoch ")]) == epochs

@@ -21,8 +21,9 @@ from picojoule.runs import evaluate
 from picojoule.training import fit
 
 SAMPLE_FIELDS = (
-    "split samples accuracy loss joules synops encoder_macs encoder_joules ann_joules update_joules "
-    "total_joules synops_per_synapse rate_mean rate_sum dead_rate steps psi hardware layers"
+    "split samples accuracy loss joules synops encoder_macs encoder_joules analog_macs analog_joules ann_joules "
+    "update_joules total_joules total_shares ann_ratio synops_per_synapse "
+    "rate_mean rate_sum dead_rate steps psi hardware layers"
 ).split()
 LAYER_FIELDS = "name neurons synops joules rate dead_rate".split()
 
@@ -168,7 +169,7 @@ def test_a_relu_network_has_the_same_fields_with_none_where_there_are_no_spikes(
     result = run.result.test.to_dict()
     assert list(result) == SAMPLE_FIELDS
     of_spikes = "joules synops encoder_macs encoder_joules update_joules total_joules synops_per_synapse".split()
-    of_spikes += "rate_mean rate_sum dead_rate psi".split()
+    of_spikes += "analog_macs analog_joules total_shares ann_ratio rate_mean rate_sum dead_rate psi".split()
     assert {key for key, value in result.items() if value is None} == set(of_spikes)
     assert result["ann_joules"] == finished[0].result.test.ann_joules > 0
     assert (result["layers"], result["steps"], result["hardware"]) == ([], 1, "horowitz-45nm-fp32")

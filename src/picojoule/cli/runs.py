@@ -50,6 +50,8 @@ def train(
     run = fit.fit(Recipe.load(recipe, *changes), into, reporters=reporters, accelerator=accelerator, devices=devices)
     test = run.result.test
     energy = "" if test.joules is None else f", {format_joules(test.joules)} per image"
+    if test.total_joules is not None:
+        energy += f" ({format_joules(test.total_joules)} with all that is not spikes)"
     foreign = ":" in run.recipe.model.name or runs_code(run.recipe.data.name)
     consent = " --trust" if foreign else ""
     note(f"test: accuracy {test.accuracy:.1%}{energy}; layer by layer: picojoule evaluate {run.path}{consent}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -102,4 +103,4 @@ def begin_project(
     for name, text in FILES.items():
         write_atomically(folder / name, text.encode())
         show_path(folder / name)
-    note(f"cd {folder} && picojoule train recipe.toml")
+    note(f"cd {shlex.quote(str(folder))} && picojoule train recipe.toml")

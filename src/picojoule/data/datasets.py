@@ -295,11 +295,12 @@ DATASETS: Mapping[str, DataSet] = MappingProxyType(
 )
 
 
-def find(name: str) -> DataSet:
+def find(name: str, otherwise: str = "") -> DataSet:
     """Find a data set by its name.
 
     Args:
         name: One of `DATASETS`.
+        otherwise: What else the caller takes, as the end of the sentence that refuses a name.
 
     Returns:
         What is known of it.
@@ -315,4 +316,4 @@ def find(name: str) -> DataSet:
     """
     if isinstance(name, str) and name in DATASETS:
         return DATASETS[name]
-    raise unknown("data set", name, DATASETS)
+    raise unknown("data set", name, DATASETS, otherwise)

@@ -20,7 +20,7 @@ from torch import Tensor
 from picojoule.data.parts import PARTS, Part, Parts, checked_part
 from picojoule.data.samples import ArraySamples, Samples, room, stored
 from picojoule.data.splits import Indices
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, reason_of
 from picojoule.io import factories, files
 
 Given: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
@@ -49,7 +49,7 @@ def read_factory(name: str) -> Parts:
         raise factories.exited(name, end, "data", "let it return the data") from end
     except Exception as error:
         raise PicojouleError(
-            f"{name} failed ({type(error).__name__}: {error}): name a function that returns the data without arguments"
+            f"{name} failed ({reason_of(error)}): name a function that returns the data without arguments"
         ) from error
     return read_given(given, name)
 
@@ -106,10 +106,17 @@ def _part(part: Any, where: str) -> Part:
         return checked_part(ArraySamples(samples, where), labels, where)
     if _is_map_style(part) and not isinstance(part, np.ndarray):
         return _read_items(part, where)
+    if isinstance(part, tuple | list) and len(part) == 2:
+        raise PicojouleError(
+            f"{where} is ({', '.join(type(each).__name__ for each in part)}): give its samples and its labels as "
+            "tensors or arrays, such as numpy.asarray makes of a list"
+        )
     raise PicojouleError(f"{where} is {type(part).__name__}: {_FORM}")
 
 
 def _as_array(values: Any, where: str) -> NDArray[Any]:
+    if np.ma.is_masked(values):
+        raise PicojouleError(f"{where} has masked values: fill them, as values.filled(0) does, or leave them out")
     try:
         if isinstance(values, Tensor):
             values = values.detach().cpu()
@@ -166,7 +173,7 @@ def _read_items(dataset: Any, where: str) -> Part:
         count = len(dataset)
     except Exception as error:  # the user's data set may raise anything
         raise PicojouleError(
-            f"the length of {where} cannot be told ({type(error).__name__}: {error}): give a data set that has one"
+            f"the length of {where} cannot be told ({reason_of(error)}): give a data set that has one"
         ) from error
     if not count:
         raise PicojouleError(f"{where} is empty: give it at least one sample per class")
@@ -201,7 +208,7 @@ def _item(dataset: Any, position: int, where: str) -> tuple[NDArray[Any], int]:
         raise
     except Exception as error:  # the user's data set may raise anything
         raise PicojouleError(
-            f"sample {position} of {where} cannot be read ({type(error).__name__}: {error}): give items (sample, label)"
+            f"sample {position} of {where} cannot be read ({reason_of(error)}): give items (sample, label)"
         ) from error
     array = _as_array(sample, f"sample {position} of {where}")
     if array.dtype.kind not in "biuf" or array.ndim not in (1, 2, 3, 4):

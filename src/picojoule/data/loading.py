@@ -75,7 +75,7 @@ def load(
         return load_own(name, limits, pad, root, size, given, normalize)
     if size is not None or given is not None:
         raise PicojouleError(f"{name!r} takes neither size nor given: they are for data of your own")
-    dataset = datasets.find(name)
+    dataset = datasets.find(name, ", or data of your own: folder:PATH, FILE.npz or package.module:factory")
     if isinstance(dataset, RecordedSet):
         if pad:
             raise PicojouleError(f"pad = {pad!r} is for images, not for recordings over time: take 0")

@@ -158,7 +158,7 @@ def _parts(arrays: _Arrays, path: Path) -> Parts:
             "x_validation, y_validation, x_test and y_test (or events_… for x_…), and leave out the others"
         )
     found = {part: _part(arrays, part, names[part], path) for part in PARTS if names[part]}
-    class_names = arrays.text("class_names") if "class_names" in arrays else ()
+    class_names = _class_names(arrays, 1 + max(int(part.labels.max(initial=0)) for part in found.values()), path)
     return Parts(found["train"], found.get("validation"), found.get("test"), str(path), class_names)
 
 
@@ -173,6 +173,22 @@ def _names(arrays: _Arrays, part: str, path: Path) -> dict[str, str]:
             names[kind] = given[0]
     if "x" in names and "events" in names:
         raise PicojouleError(f"{path} has both {names['x']} and {names['events']}: keep one of them")
+    return names
+
+
+def _class_names(arrays: _Arrays, classes: int, path: Path) -> tuple[str, ...]:
+    """Read the names of the classes, which must be as many as there are classes, and tell them apart."""
+    if "class_names" not in arrays:
+        return ()
+    names = arrays.text("class_names")
+    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    if twice is not None:
+        raise PicojouleError(f"class_names in {path} has {twice!r} twice: give each class a name of its own")
+    if len(names) < classes:
+        raise PicojouleError(
+            f"class_names in {path} names {len(names)} classes, and the labels go up to {classes - 1}: name every "
+            "class, in the order of their numbers"
+        )
     return names
 
 

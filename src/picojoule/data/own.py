@@ -184,7 +184,8 @@ def _classes(chosen: _Chosen, parts: Parts) -> int:
     lowest = next((number for number, label in enumerate(present.tolist()) if label != number), len(present))
     missing = lowest < max(classes, highest + 1)
     if missing or highest >= classes or classes < 2:
-        said = f"there is no training sample of class {lowest}" if missing else f"there are {classes} classes"
+        few = "there is only one class" if classes == 1 else f"there are {classes} classes"
+        said = f"there is no training sample of class {lowest}" if missing else few
         raise PicojouleError(
             f"{parts.source} cannot be trained on: {said} (labels go up to {highest}): number the classes from 0, with "
             "samples of each, at least two of them"

@@ -132,6 +132,8 @@ def _pictures(place: Path, names: tuple[str, ...]) -> tuple[tuple[Path, ...], ND
         inside = place / name
         within = _listed(inside) if inside.is_dir() else []
         other = next((path for path in within if path.suffix.lower() not in _ENDINGS), None)
+        if other is not None and other.is_dir():
+            raise PicojouleError(f"{other} is a folder inside a class: move its pictures up, or it out of the folder")
         if other is not None:
             raise PicojouleError(
                 f"{other} is not named like a picture (.png, .jpg, .jpeg): convert it, or move it out of the folder"

@@ -73,6 +73,8 @@ class ArraySamples:
         array = self.array
         if array.dtype.kind not in "biuf":
             raise PicojouleError(f"{self.where} holds {array.dtype}, not numbers: give pixels, counts or values")
+        if array.shape[:1] == (0,):
+            raise PicojouleError(f"{self.where} has no samples: give some, or leave the part out")
         if array.ndim not in (2, 3, 4, 5) or 0 in array.shape:
             raise PicojouleError(
                 f"{self.where} has the shape {array.shape}: give [N, D], [N, H, W], [N, C, H, W] or [N, T, C, H, W]"

@@ -274,6 +274,8 @@ class EnergyReport:
             "ann_joules": self.ann_joules,
             "update_joules": self.update_joules,
             "total_joules": self.total_joules,
+            "total_shares": self.shares,
+            "ann_ratio": self.ann_ratio,
             "synops_per_synapse": self.synops_per_synapse,
             "rate_mean": self.rate_mean,
             "rate_sum": self.rate_sum,

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, reason_of
 
 
 def is_factory(name: str) -> bool:
@@ -56,8 +56,7 @@ def find(name: str, what: str) -> Callable[..., Any]:
         raise exited(module_name, end, what, 'put what it runs under `if __name__ == "__main__":`') from end
     except Exception as error:  # the user's module may raise anything
         raise PicojouleError(
-            f"cannot import {module_name!r} ({type(error).__name__}: {error}): run from the folder that holds it, or "
-            "install it"
+            f"cannot import {module_name!r} ({reason_of(error)}): run from the folder that holds it, or install it"
         ) from error
     factory = getattr(module, attribute, None)
     if not callable(factory):

@@ -67,12 +67,13 @@ def readout(outputs: Tensor, steps: int, *, summed: bool = False) -> Tensor:
     return by_step.sum(0) if summed else by_step.mean(0)
 
 
-def logits_of(outputs: object, samples: int) -> Tensor:
+def logits_of(outputs: object, samples: int, classes: int = 1) -> Tensor:
     """Take the logits [B, classes] from what a network returned; [T, B, classes] is averaged over its time steps.
 
     Args:
         outputs: What the network returned.
         samples: The batch size B.
+        classes: How many the data have, at least.
 
     Returns:
         One row per sample.
@@ -93,6 +94,11 @@ def logits_of(outputs: object, samples: int) -> Tensor:
         raise PicojouleError(
             f"the network returned {tuple(outputs.shape)} for {samples} samples: let it return the logits, "
             "[B, classes] or [T, B, classes]"
+        )
+    if logits.shape[1] < classes:
+        raise PicojouleError(
+            f"the network has {logits.shape[1]} outputs and the data have {classes} classes: let its last layer have "
+            "one for each, as the argument `classes` of its factory says"
         )
     return logits
 

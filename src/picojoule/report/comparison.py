@@ -85,6 +85,7 @@ class Comparison:
             both("mean firing rate", lambda r: f"{r.rate_mean:.2%}"),
             both("dead neurons", lambda r: f"{r.dead_rate:.2%}"),
             both("encoder (apart)", lambda r: format_joules(r.encoder_joules)),
+            both("everything together", lambda r: format_joules(r.total_joules)),
             both("dense ReLU twin (apart)", lambda r: format_joules(r.ann_joules)),
         ]
         for i, layer in enumerate(before.layers):

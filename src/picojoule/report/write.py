@@ -246,6 +246,7 @@ def run_table(collection: Collection, found: list[RunGroup]) -> Sheet:
     columns = (
         *(Column("run"), Column("state"), Column("setting"), Column("penalty"), Column("p"), Column("strength")),
         *(Column("seed"), Column("accuracy [%]", scale=100), Column("energy [µJ]", 4, 1e6)),
+        Column("everything [µJ]", 4, 1e6),
         *(Column("energy / baseline [%]", scale=100), Column("R [%]", scale=100), Column("dead rate [%]", scale=100)),
         Column("remark"),
     )
@@ -259,7 +260,7 @@ def run_table(collection: Collection, found: list[RunGroup]) -> Sheet:
                 *(entry.name, entry.state, group.label if group is not None else ""),
                 *((penalty.kind, f"{penalty.p:g}", _amount(entry)) if penalty is not None else ("", "", "")),
                 entry.recipe.seed if entry.recipe is not None else "",
-                *((test.accuracy, test.joules) if test is not None else ("", "")),
+                *((test.accuracy, test.joules, test.total_joules) if test is not None else ("", "", "")),
                 (test.joules / baseline if test.joules is not None and baseline else None) if test is not None else "",
                 *((test.rate_mean, test.dead_rate) if test is not None else ("", "")),
                 entry.reason,

@@ -38,8 +38,8 @@ EVALUATION_BATCH = 500
 """Images times time steps in a batch of an evaluation."""
 
 _ENERGY_FIELDS = (
-    *("joules", "synops", "encoder_macs", "encoder_joules", "ann_joules", "update_joules", "total_joules"),
-    "synops_per_synapse",
+    *("joules", "synops", "encoder_macs", "encoder_joules", "analog_macs", "analog_joules", "ann_joules"),
+    *("update_joules", "total_joules", "total_shares", "ann_ratio", "synops_per_synapse"),
     *("rate_mean", "rate_sum", "dead_rate"),
     *("steps", "psi", "hardware", "layers"),
 )

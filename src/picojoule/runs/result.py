@@ -57,12 +57,20 @@ class SplitResult(StoredValue):
     """Multiply-accumulates per sample of the synapses that something other than spikes feeds."""
     encoder_joules: Joules | None
     """The energy of these; null where the hardware has no price for them."""
+    analog_macs: Amount | None = None
+    """Multiply-accumulates per sample of the synapses inside the network that analog values feed."""
+    analog_joules: Joules | None = None
+    """The energy of these; null where the hardware has no price for them."""
     ann_joules: Joules | None
     """The energy per sample of the dense ReLU twin."""
     update_joules: Joules | None = None
     """What the neurons cost per sample whether they fire or not, on hardware that charges each update."""
     total_joules: Joules | None = None
-    """Spikes, encoder and neuron updates together; null where the encoder has no price, and without spikes."""
+    """Spikes, encoder, analog synapses and neuron updates together; null where one of the first three has no price."""
+    total_shares: dict[str, Share] | None = None
+    """The share of each priced part in `total_joules`, such as that of "encoder"; empty without a total."""
+    ann_ratio: Amount | None = None
+    """`total_joules` as a multiple of `ann_joules`."""
     synops_per_synapse: Amount | None = None
     """Synaptic operations per synapse and inference."""
     rate_mean: Amount | None

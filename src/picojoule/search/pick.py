@@ -22,6 +22,7 @@ from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
 from picojoule.io import packs
 from picojoule.io.factories import is_factory
+from picojoule.io.tables import Estimate
 from picojoule.runs.folder import Run, find_runs
 from picojoule.runs.result import RunResult, Split
 from picojoule.search.limits import Limits
@@ -73,6 +74,16 @@ class Network:
         """
         return statistics.stdev(self.figures(split, key)) if len(self.runs) > 1 else None
 
+    def total(self, split: Split) -> Estimate | None:
+        """Return what the network costs with all that is not spikes, over seeds; None where a part has no price.
+
+        Args:
+            split: "validation" or "test".
+        """
+        totals = [result.on(split).total_joules for result in self.results]
+        known = [total for total in totals if total is not None]
+        return Estimate.of(known) if len(known) == len(totals) else None
+
     @property
     def best(self) -> Run:
         """The seed that is most accurate on the validation images."""
@@ -84,7 +95,14 @@ class Network:
         return {
             "runs": [str(run.path) for run in self.runs],
             "best": str(self.best.path),
-            **{s: {k: {"mean": self.mean(s, k), "spread": self.spread(s, k)} for k in _FIGURES} for s in _SPLITS},
+            **{split: self._figures(split) for split in _SPLITS},
+        }
+
+    def _figures(self, split: Split) -> dict[str, Any]:
+        total = self.total(split)
+        return {
+            **{key: {"mean": self.mean(split, key), "spread": self.spread(split, key)} for key in _FIGURES},
+            "total_joules": total and {"mean": total.mean, "spread": total.deviation},
         }
 
 
@@ -132,7 +150,7 @@ class Pick:
         if self.chosen is None or self.lacks_weights is not None:
             return None
         best = self.chosen.best
-        form = "nir" if best.recipe.neuron.kind == "spike" else "onnx"  # NIR has no node for the other neurons
+        form = "nir" if best.recipe.neuron.kind == "spike" else "onnx"  # NIR takes few of the other neurons
         trust = " --trust" if is_factory(best.recipe.model.name) else ""
         return f"picojoule export {shlex.quote(str(best.path))} --to {form}{trust}"
 
@@ -176,6 +194,7 @@ class Pick:
         rows: tuple[tuple[str, Callable[[Network], str]], ...] = (
             ("accuracy", lambda n: _shown(n, "accuracy", lambda x: f"{x:.2%}")),
             ("energy per image", lambda n: _shown(n, "joules", format_joules)),
+            ("everything together", lambda n: _with_spread(n.total("test"), format_joules)),
             ("synaptic operations", lambda n: _shown(n, "synops", lambda x: f"{x:,.0f}")),
             ("mean firing rate", lambda n: _shown(n, "rate_mean", lambda x: f"{x:.2%}")),
             ("dead neurons", lambda n: _shown(n, "dead_rate", lambda x: f"{x:.2%}")),
@@ -191,8 +210,14 @@ class Pick:
 
 def _shown(network: Network, key: str, form: Callable[[float], str]) -> str:
     """Write the mean of a figure on the test split, with its spread over seeds."""
-    spread = network.spread("test", key)
-    return form(network.mean("test", key)) + ("" if spread is None else f" ± {form(spread)}")
+    return _with_spread(Estimate.of(network.figures("test", key)), form)
+
+
+def _with_spread(estimate: Estimate | None, form: Callable[[float], str]) -> str:
+    """Write a mean with its spread over seeds."""
+    if estimate is None:
+        return "not priced"
+    return form(estimate.mean) + ("" if estimate.deviation is None else f" ± {form(estimate.deviation)}")
 
 
 def pick(folder: str | os.PathLike[str], limits: Limits) -> Pick:

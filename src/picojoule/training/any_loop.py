@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from picojoule.energy.hardware import DEFAULT, PriceList
 from picojoule.energy.hardware import get as price_list
 from picojoule.energy.meter import EnergyMeter
+from picojoule.energy.units import format_joules
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import BatchNorm
 from picojoule.penalty import Penalty, PenaltyKind
@@ -161,7 +162,8 @@ class Budget:
 
     The first tenth of the updates shows what the network spends without a penalty; then the strength brings it down to
     the budget and holds it there. What it spends is measured on `sample`, always the same, every few updates. The
-    learning rate should fall to zero at the end, or the network does not come to rest on the budget.
+    learning rate should fall to zero at the end, or the network does not come to rest on the budget. A network that
+    is not within 3 % of it after the last update is told of by a warning.
 
     Args:
         net: The network.
@@ -217,7 +219,7 @@ class Budget:
         self.synapses = trace(net, one_sample(sample, steps), steps=steps)
         self.guard = Guard(self.synapses, classes, kind)
         self._law = ControlLaw(wanted, _STRETCHES, updates // _STRETCHES)
-        self._length, self._update = updates // _STRETCHES, 0
+        self._length, self._update, self._updates = updates // _STRETCHES, 0, updates
         self._asked = {"budget": wanted, "updates": updates}
 
     @property
@@ -261,6 +263,26 @@ class Budget:
         elif self._law.needs_measurement(epoch, batch):
             self._refresh_batch_norm()
             self._law.calibrate(self.joules(), self._omega())
+        if self._update == self._updates:
+            self._judge()
+
+    def _judge(self) -> None:
+        """Warn, after the last update, of a network that does not rest on the budget."""
+        target, reference = self.target, self.reference
+        if target is None or reference is None:
+            return
+        self._refresh_batch_norm()
+        joules = self.joules()
+        if tolerance(target, reference) < joules - target or joules < min(target, reference) - tolerance(
+            target, reference
+        ):
+            logging.getLogger("picojoule").warning(
+                "the network spends %s, %+.1f %% of the budget of %s: let the learning rate fall to zero at the end, "
+                "or take more updates",
+                format_joules(joules),
+                100 * (joules / target - 1),
+                format_joules(target),
+            )
 
     def _refresh_batch_norm(self) -> None:
         """Recompute the running averages of batch norms on the sample, for the network as it is now.

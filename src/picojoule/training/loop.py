@@ -44,7 +44,7 @@ class Training:
         self._process, self._learner = process, learner
         self._batches = _training_batches(process)
         self._guard = guard_of(recipe, learner.penalty)
-        self._objective = Objective(learner, recipe.neuron.steps, self._guard)
+        self._objective = Objective(learner, recipe.neuron.steps, self._guard, recipe.classes)
         self._controller = BudgetController.of(process, learner, len(self._batches))
         self._recovery = Recovery() if self._guard is not None else None
         self._checkpoints = Checkpoints(process, learner, self._guard, self._controller, self._recovery)

@@ -135,11 +135,13 @@ class Objective:
         learner: The network and its penalty.
         steps: Time steps of an image.
         guard: The guard of the firing rates, if there is one.
+        classes: Classes of the data.
     """
 
     learner: Learner
     steps: int
     guard: LayerGuard | None
+    classes: int
 
     @cached_property
     def _packed(self) -> bool:
@@ -172,7 +174,7 @@ class Objective:
                     shares = penalty.by_layer(activity)
                     omega = torch.stack(list(shares.values())).sum()
                     charged = self.guard.charge(shares, strength) if strength > 0 else omega
-        logits = logits_of(outputs, len(labels)).float()
+        logits = logits_of(outputs, len(labels), self.classes).float()
         entropy = F.cross_entropy(logits, labels)
         rates = self.guard.observations(shares, entropy.item()) if self.guard is not None and shares else []
         loss = entropy + strength * charged if strength != 0 else entropy

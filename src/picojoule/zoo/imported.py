@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from picojoule.errors import PicojouleError
+from picojoule.errors import PicojouleError, reason_of
 from picojoule.io import factories
 
 GIVEN = {
@@ -65,7 +65,7 @@ def build(name: str, arguments: Mapping[str, Any] | None = None, /, **settings: 
         remedy = "name a function that builds the model without arguments"
         if arguments:
             remedy = f"check model.args ({', '.join(arguments)}) and the function"
-        raise PicojouleError(f"{name} failed ({type(error).__name__}: {error}): {remedy}") from error
+        raise PicojouleError(f"{name} failed ({reason_of(error)}): {remedy}") from error
     if not isinstance(model, nn.Module):
         raise PicojouleError(
             f"{name} returned {type(model).__name__}, not an nn.Module: name a function that builds the model"
