@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import picojoule as pj
@@ -153,6 +154,19 @@ def test_the_run_that_another_starts_from_goes_with_it(tmp_path: Path) -> None:
     outcome = pj.sweep.run([second, first], tmp_path / "ray", on="ray", watcher=Quiet())
     single = [pj.fit(recipe, tmp_path / "single") for recipe in (first, second)]
     assert all_traces(outcome.runs) == all_traces(single)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_own_data_are_found_from_the_folder_of_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster was started elsewhere, so its processes stand in another folder."""
+    labels = np.arange(120) % 10
+    pixels = np.random.default_rng(0).integers(0, 200, (120, 1, 32, 32)) + 5 * labels[:, None, None, None]
+    np.savez(tmp_path / "mine.npz", x_train=pixels.astype(np.uint8), y_train=labels)
+    monkeypatch.chdir(tmp_path)
+    recipe = tiny.recipe("data.name=mine.npz", "data.limit=50", "data.pad=0", "training.epochs=1")
+    (far,) = pj.sweep.run([recipe], "ray", on="ray", watcher=Quiet()).runs
+    assert traces(far) == traces(pj.fit(recipe, "single"))
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ class RayBackend:
             max_calls=1,  # a process that has trained knows the model's code as it was then
         )(_work)
         bases = {name: _files(job.run.path.parent / name) for name in job.recipe.needs.values()}
-        path = [os.getcwd(), *sys.path]
+        path = [os.getcwd(), *sys.path]  # first the folder that the sweep was started in
         self._tasks[task.remote(job.recipe, _copy_name(job.run.path), bases, path, self._news)] = job
 
     def listen(self, seconds: float) -> list[tuple[Job, Event]]:
@@ -255,7 +255,9 @@ def _work(
     import ray
 
     sys.path.extend(place for place in path if place not in sys.path)  # a model of the user's own is found there
-    into = _copies(copy_name) / _code_digest(recipe)
+    into = (_copies(copy_name) / _code_digest(recipe)).absolute()
+    with contextlib.suppress(OSError):  # on another machine the folder may not be there
+        os.chdir(path[0])  # that of the sweep: relative paths of data start from it
     for name, files in bases.items():
         if files and not Run.named(name, into).finished:
             _write(into / name, files)
