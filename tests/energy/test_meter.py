@@ -471,8 +471,9 @@ def test_the_report_as_a_dictionary(name: str) -> None:
             layer.dead_rate,
         ]
     assert fields["joules"] == pytest.approx(sum(row["joules"] for row in fields["layers"]))
-    for key in ENERGY_FIELDS - {"layers", "hardware", "analog"}:
+    for key in ENERGY_FIELDS - {"layers", "hardware", "analog", "total_shares"}:
         assert fields[key] == getattr(report, key)
+    assert fields["total_shares"] == report.shares
     assert fields["hardware"] == "horowitz-45nm-fp32"
 
 
