@@ -200,7 +200,9 @@ def _command(path: tuple[str, ...], command: click.Command) -> str:
 
 def _shown(argument: click.Parameter) -> str:
     """How an argument is called in a usage line."""
-    return str(argument.metavar or argument.name).upper()
+    name = str(argument.metavar or argument.name).upper()
+    name = name if argument.required else f"[{name}]"
+    return name if argument.nargs == 1 else f"{name}…"
 
 
 def _split_examples(text: str) -> tuple[str, list[str]]:

@@ -27,22 +27,17 @@ def examine(as_json: AsJson = False) -> None:
     if as_json:
         show_json({"versions": versions, "devices": devices, "extras": extras, "data": data})
         return
-    table = Table()
-    for column in ("what", "here", "to get it"):
-        table.add_column(column)
-    for name, version in versions.items():
-        table.add_row(name, version, "")
-    for name, device in devices.items():
-        table.add_row(name, device, "")
+    table = Table("what", "here")
+    for name, found in (versions | devices).items():
+        table.add_row(name, found)
     for extra, missing in extras.items():
-        remedy = f"pip install 'picojoule[{extra}]'" if missing else ""
-        table.add_row(f"extra {extra}", f"lacks {', '.join(missing)}" if missing else "yes", escape(remedy))
+        remedy = f"lacks {', '.join(missing)}: pip install 'picojoule[{extra}]'"
+        table.add_row(f"extra {extra}", escape(remedy) if missing else "yes")
     for name, place in data.items():
-        remedy = "" if place else f"picojoule data fetch {name}"
-        table.add_row(f"data {name}", escape(shortened(place) if place else "no"), remedy)
+        table.add_row(f"data {name}", escape(shortened(place)) if place else f"no: picojoule data fetch {name}")
     show(table)
     lacking = sum(map(bool, extras.values())) + sum(place is None for place in data.values())
-    tell("nothing is missing" if not lacking else "the last column has the command for each thing that is missing")
+    tell("nothing is missing" if not lacking else "behind each thing that is missing stands the command that gets it")
 
 
 def _versions() -> dict[str, str]:

@@ -140,7 +140,7 @@ def evaluate(
 
 def infer(
     run: FinishedRun,
-    images: Annotated[list[str] | None, typer.Argument(metavar="[IMAGES]…", help="PNG or JPEG files.")] = None,
+    images: Annotated[list[str] | None, typer.Argument(metavar="IMAGE", help="PNG or JPEG files.")] = None,
     split: Annotated[str | None, typer.Option(help="Instead of files: test or validation of its data set.")] = None,
     limit: Annotated[int | None, typer.Option(help="Only so many images of the split.")] = None,
     engine: Annotated[

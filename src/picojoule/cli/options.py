@@ -15,7 +15,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on
 FinishedRun = Annotated[Path, typer.Argument(help="A finished run's folder, or the name of a shipped network.")]
 FolderOfRuns = Annotated[Path, typer.Argument(help="A folder of run folders, at any depth, or a pack of them.")]
 RunsInto = Annotated[Path, typer.Option(help="The folder of run folders.")]
-Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Changes to it.")]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to it.")]
 Workers = Annotated[int | None, typer.Option(help="Runs at once; by default, as many as there are cores for.")]
 On = Annotated[str, typer.Option(help="local (processes of this machine) or ray (a cluster).")]
 Trusted = Annotated[

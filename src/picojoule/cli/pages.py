@@ -115,7 +115,7 @@ def paper_list(into: PaperRuns = Path("runs/paper"), as_json: AsJson = False) ->
 
 @paper_app.command("run")
 def paper_run(
-    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Of `picojoule paper list`, or `all`.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Of `picojoule paper list`, or `all`.")],
     scale: Annotated[
         str, typer.Option(help="full (the paper's), small or mini (hours), quick (minutes) or smoke.")
     ] = "small",

@@ -90,6 +90,14 @@ class Activity(Mapping[str, Tensor]):
         """The number of time steps, T."""
         return self.layout.steps
 
+    @property
+    def relays(self) -> frozenset[str]:
+        """The names of what has no neurons: max pools, and the places where spikes come in from outside.
+
+        What reached a max pool need not have been spikes, which `picojoule.trace` knows.
+        """
+        return frozenset(name for name, layer in self._layer_layouts.items() if isinstance(layer, PoolLayout))
+
     def record(
         self,
         name: str,

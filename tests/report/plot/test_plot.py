@@ -60,6 +60,27 @@ def test_the_maps_of_a_layer_add_up_to_its_line_in_the_bill(watched: tuple[nn.Se
         assert sum(place["value"] for place in places) * 1e-12 == pytest.approx(bill[name], rel=1e-6)
 
 
+def test_energy_maps_leave_out_layers_without_maps(watched: tuple[nn.Sequential, pj.Activity, Tensor]) -> None:
+    network, activity, images = watched
+    drawn = pj.plot.energy_maps(activity, pj.trace(network, images[:1]))
+    assert [chart["title"]["text"] for chart in drawn.to_dict()["concat"]] == ["1 (6 × 6)", "3 (4 × 4)"]
+
+
+def test_a_pool_of_currents_is_no_layer_and_one_of_spikes_has_energy_but_no_rate() -> None:
+    network = nn.Sequential(
+        *(nn.Conv2d(1, 4, 3), nn.MaxPool2d(2), pj.Spike(0.2), nn.MaxPool2d(2), nn.Conv2d(4, 2, 1), pj.Spike(0.1)),
+        *(nn.Flatten(), nn.Linear(2, 3)),
+    )
+    images = torch.randn(5, 1, 8, 8)
+    with torch.no_grad(), pj.watch(network) as activity:
+        network(images)
+    assert activity.relays == {"1", "3"}
+    assert [row["layer"] for row in rows(pj.plot.rates(activity))[0]] == ["2", "5"]
+    assert len(pj.plot.raster(activity).vconcat) == len(pj.plot.rate_maps(activity).to_dict()["concat"]) == 2
+    drawn = pj.plot.energy_maps(activity, pj.trace(network, images[:1])).to_dict()["concat"]
+    assert [chart["title"]["text"].partition(" ")[0] for chart in drawn] == ["2", "3", "5"]
+
+
 def test_the_rate_at_a_place_is_the_mean_over_channels_and_samples(
     watched: tuple[nn.Sequential, pj.Activity, Tensor],
 ) -> None:

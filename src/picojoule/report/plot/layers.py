@@ -17,7 +17,7 @@ def chosen_layers(what: str, activity: Activity, layers: Iterable[str] | None) -
     Args:
         what: The picture, for errors.
         activity: What `picojoule.watch` recorded.
-        layers: Names of layers; None is all of them.
+        layers: Names of layers; None is all that have neurons, so no max pools.
 
     Returns:
         The names, in the order in which they were asked for.
@@ -27,7 +27,7 @@ def chosen_layers(what: str, activity: Activity, layers: Iterable[str] | None) -
     """
     check_activity(what, activity)
     if layers is None:
-        return list(activity)
+        return [name for name in activity if name not in activity.relays]
     if isinstance(layers, str):
         layers = [layers]
     names = list(layers)

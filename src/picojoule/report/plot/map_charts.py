@@ -27,7 +27,7 @@ def rate_maps(
 
     Args:
         activity: What `picojoule.watch` recorded.
-        layers: The layers; None is all that have maps [C, H, W].
+        layers: The layers; None is all that have neurons in maps [C, H, W].
         sample: One of the samples; None is the mean of all.
 
     Returns:
@@ -64,7 +64,7 @@ def energy_maps(
     Args:
         activity: What `picojoule.watch` recorded.
         synapses: What `picojoule.trace` gave for the network.
-        layers: The layers; None is all that have maps [C, H, W].
+        layers: The layers; None is all that have maps [C, H, W], max pools that pass spikes on among them.
         sample: One of the samples; None is the mean of all.
         hardware: The price list.
 
@@ -95,8 +95,10 @@ def energy_maps(
             )
         return 1e12 * spikes.double().sum(0) * prices(synapses[name])
 
-    known = None if layers is not None else [name for name in activity if name in synapses]
-    return _maps("energy maps", activity, layers or known, sample, energy, "picojoules per sample", ",.4~r", total=True)
+    if layers is None:  # those of which the price is known, and a map can be drawn
+        layers = [name for name in activity if name in synapses and len(synapses[name].shape) == 3] or None
+    title, form = "energy per sample (pJ)", ",.4~r"
+    return _maps("energy maps", activity, layers, sample, energy, title, form, total=True)
 
 
 def _maps(

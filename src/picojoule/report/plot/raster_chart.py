@@ -31,7 +31,7 @@ def raster(
 
     Args:
         activity: What `picojoule.watch` recorded.
-        layers: The layers from top to bottom; None is all of them.
+        layers: The layers from top to bottom; None is all that have neurons.
         sample: Which sample is shown, where there are several steps.
         neurons: How many neurons of each layer are shown at most.
         width: The width in pixels.
@@ -55,10 +55,11 @@ def raster(
         raise PicojouleError(f"neurons={neurons!r} is not a number of neurons to show: give 1 or more")
     over_time = activity.steps > 1
     charts = []
-    points = 0
+    points = samples = 0
     for name in names:
         spikes = spikes_of(activity, name).flatten(2)  # [T, B, N]
-        fired = spikes[:, checked_sample(sample, spikes.shape[1])] if over_time else spikes[0]  # [T or B, N]
+        samples = spikes.shape[1]
+        fired = spikes[:, checked_sample(sample, samples)] if over_time else spikes[0]  # [T or B, N]
         shown = _thinned(fired.shape[1], neurons)
         rows = [
             {"at": at, "neuron": int(shown[row]), "spikes": count}
@@ -72,7 +73,10 @@ def raster(
         title = f"{name}: {len(shown)} of {fired.shape[1]:,} neurons, {fired.count_nonzero() / fired.numel():.1%} fire"
         across = "step" if over_time else "sample"
         charts.append(_chart(rows, title, across, (len(fired), fired.shape[1]), width))
-    return alt.vconcat(*charts)
+    shown_of = f"sample {sample}, step by step" if over_time else f"{samples:,} samples side by side"
+    heading = alt.Title("Raster of spikes", subtitle=f"{shown_of}; a point for each spike", anchor="start")
+    chart: alt.VConcatChart = alt.vconcat(*charts, title=heading)
+    return chart
 
 
 def _thinned(count: int, most: int) -> torch.Tensor:
