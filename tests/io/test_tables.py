@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import re
+import sys
 
 import pytest
+import torch
 
+import picojoule as pj
 from picojoule.io.tables import Column, Estimate, Interval, Sheet, as_latex, as_text, visible
 
 SHEET = Sheet(
@@ -178,3 +181,25 @@ def test_an_interval_takes_three_columns_of_csv() -> None:
         "not defined,not defined,not defined",
     ]
     assert sheet.values()[0] == [{"mean": 50.0, "low": 40.0, "high": 60.0}]
+
+
+@pytest.mark.parametrize(("columns", "terminal", "room"), [(80, True, 80), (80, False, 110), (200, True, 110)])
+def test_what_is_printed_is_no_wider_than_the_terminal(
+    columns: int, terminal: bool, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stream(io.StringIO):
+        def isatty(self) -> bool:
+            return terminal
+
+    monkeypatch.setattr(sys, "stdout", Stream())
+    monkeypatch.setenv("COLUMNS", str(columns))
+    net = torch.nn.Sequential(pj.Spike(), torch.nn.Linear(4, 3))
+    synapses = pj.trace(net, torch.zeros(1, 4))
+    meter = pj.EnergyMeter(synapses)
+    with pj.watch(net) as activity:
+        net(torch.ones(1, 4))
+    meter.update(activity)
+    for printed in (synapses, meter.compute(), meter.compute(["loihi", "horowitz-45nm-fp32"])):
+        lines = str(printed).splitlines()
+        assert max(map(len, lines)) <= room
+        assert room < 110 or lines == as_text(printed.table(), 110).splitlines()

@@ -1,4 +1,4 @@
-"""Tables as text, CSV and LaTeX, the same whether a terminal is there or not.
+"""Tables as text, CSV and LaTeX, with the same numbers whether a terminal is there or not.
 
 Names in them may come from a stranger's files. Whatever they are, they are only shown: a terminal gets no control
 characters of theirs, a spreadsheet no formulas, LaTeX no commands.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shutil
 import statistics
+import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -66,12 +68,12 @@ class Shown:
                 yield Segment(visible(segment.text), segment.style)
 
 
-def as_text(table: Table, width: int = WIDTH) -> str:
-    """Write a table as it is shown in a log or a notebook.
+def as_text(table: Table, width: int | None = None) -> str:
+    """Write a table as it is shown in a log, in a notebook or by `print` on a terminal.
 
     Args:
         table: The table.
-        width: How wide it may be.
+        width: How wide it may be; None is `WIDTH`, or what a narrower terminal has.
 
     Returns:
         Its text, without colours.
@@ -82,10 +84,16 @@ def as_text(table: Table, width: int = WIDTH) -> str:
     ┡━━━━━━━╇━━━┩
     └───────┴───┘
     """
-    console = Console(width=width, color_system=None)
+    console = Console(width=_room() if width is None else width, color_system=None)
     with console.capture() as capture:
         console.print(Shown(table))
     return "\n".join(line.rstrip() for line in capture.get().rstrip().split("\n"))
+
+
+def _room() -> int:
+    """Return the columns that a table takes which is printed."""
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns) if terminal else WIDTH
 
 
 class Estimate(NamedTuple):

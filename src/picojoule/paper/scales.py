@@ -45,7 +45,7 @@ _VALUES: dict[str, dict[Size, _Values]] = {
         },
         "quick": {
             "data": {"limit": 4000, "limit_validation": 500, "limit_test": 2000, "augment": False},
-            "training": {"epochs": 6, "batch_size": 25, **_ONE_CORE["training"]},
+            "training": {"epochs": 5, "batch_size": 20, **_ONE_CORE["training"]},
         },
     },
     "vgg11": _CIFAR_10,
