@@ -86,7 +86,7 @@ def traced(model: str, psi: Any) -> pj.Synapses:
 
 
 FIELDS = (
-    "model input_shape psi steps neurons spiking_layers synapses encoder_macs analog_macs unit_synapses analog "
+    "model input_shape psi chains steps neurons spiking_layers synapses encoder_macs analog_macs unit_synapses analog "
     "penalty_at_one layers"
 ).split()
 LAYER_FIELDS = "name shape neurons synapses psi_min psi_max kind".split()
@@ -207,6 +207,7 @@ def test_a_model_of_ones_own(run: Run, package: Callable[[str, str], None], argu
         "model": arguments[0],
         "input_shape": [2, 5, 5],
         "psi": "exact",
+        "chains": "run",
         "steps": 1,
         "neurons": 36,
         "spiking_layers": 1,
@@ -315,6 +316,32 @@ def test_a_near_miss_is_guessed(run: Run) -> None:
 @pytest.mark.parametrize("psi", ["Exact", "", "papers"])
 def test_a_wrong_psi_lists_the_valid_ones(run: Run, psi: str) -> None:
     assert is_a_sentence(run("profile", "cnn7", "--psi", psi), repr(psi), "exact", "uniform", "paper")
+
+
+def test_a_wrong_bill_of_chains_lists_the_valid_ones(run: Run) -> None:
+    assert is_a_sentence(run("profile", "cnn7", "--chains", "fold"), "'fold'", "run", "merged")
+
+
+SEPARABLE = """
+from torch import nn
+import picojoule as pj
+
+def build():
+    return nn.Sequential(pj.declare_spiking(nn.Identity()), nn.Conv2d(2, 3, 1), nn.Conv2d(3, 4, 3), pj.Spike())
+"""
+
+
+@pytest.mark.parametrize(
+    ("chains", "synapses", "analog"), [("run", 25 * 2 * 3, 9 * 9 * 3 * 4), ("merged", 9 * 9 * 2 * 4, 0)]
+)
+def test_layers_without_a_neuron_between_them(
+    run: Run, package: Callable[[str, str], None], chains: str, synapses: int, analog: int
+) -> None:
+    package("users_chains", SEPARABLE)
+    outcome = run("profile", "users_chains:build", "--input", "2,5,5", "--chains", chains, "--json")
+    assert outcome.status == 0, outcome.err
+    fields = json.loads(outcome.out)
+    assert (fields["chains"], fields["synapses"], fields["analog_macs"]) == (chains, synapses, analog)
 
 
 @pytest.mark.parametrize("shape", ["", ",", "3,,32", "3,-1,32", "0,32,32", "a,b", "3.5,32,32", "3x32x32"])

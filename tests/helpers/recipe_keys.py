@@ -64,6 +64,7 @@ DEFAULTS_AND_OTHERS: dict[str, tuple[object, object]] = {
     "penalty.rise_from": (None, 2.0),
     "penalty.guard": (None, True),
     "energy.psi": ("exact", "uniform"),
+    "energy.chains": (None, "merged"),
     "energy.hardware": ("horowitz-45nm-fp32", "loihi"),
     "training.epochs": (150, 5),
     "training.batch_size": (100, 50),

@@ -20,6 +20,7 @@ from recipe_keys import BASE, message
             ("neuron.kind=lif", "neuron.threshold=0", "neuron.surrogate=triangle"),
             ("neuron.threshold = 0", "'lif'", "above 0"),
         ),
+        (("energy.chains=merged", "energy.psi=paper"), ("energy.chains = 'merged'", "take energy.psi = 'exact'")),
         (("penalty.kind=target", "penalty.target=3", "penalty.p=2"), ("penalty.p", "no meaning")),
         (("penalty.kind=target", "penalty.target=3", "penalty.normalized=false"), ("penalty.normalized", "no meaning")),
     ],

@@ -87,7 +87,7 @@ def test_the_result_is_that_of_the_last_epoch_with_its_metadata(finished: tuple[
     assert result["versions"]["picojoule"] == pj.__version__
     assert result["commit"] is None or len(result["commit"]) == 40
     assert (result["device"], result["precision"], result["processes"]) == ("cpu", "32", 1)
-    assert result["convention"]["psi"] == "exact"
+    assert (result["convention"]["psi"], result["convention"]["chains"]) == ("exact", "run")
     for split, samples in (("test", 360), ("validation", 180)):
         assert list(result[split]) == SAMPLE_FIELDS
         assert (result[split]["split"], result[split]["samples"]) == (split, samples)

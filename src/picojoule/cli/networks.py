@@ -30,6 +30,7 @@ from picojoule.runs.result import Split
 from picojoule.runs.verdict import missed
 from picojoule.search.limits import Limits
 from picojoule.search.pick import pick
+from picojoule.synapses.rules import ChainsOfLayers
 from picojoule.synapses.trace import trace
 
 _PSI: tuple[Literal["exact", "uniform", "paper"], ...] = ("exact", "uniform", "paper")
@@ -41,6 +42,9 @@ _WEIGHTS: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
 def profile(
     model: Annotated[str, typer.Argument(help="A model of the zoo, or `package.module:factory` of your own.")],
     psi: Annotated[str, typer.Option(help="How synapses are counted: exact, uniform or paper.")] = "exact",
+    chains: Annotated[
+        str, typer.Option(help="How layers without a neuron between them are billed: run or merged.")
+    ] = "run",
     input_shape: Annotated[
         str | None,
         typer.Option("--input", help="Shape of one input, such as 3,32,32 (needed for a model of your own)."),
@@ -69,7 +73,13 @@ def profile(
     net, shape = _model(model, input_shape, steps)
     example = torch.zeros(*((steps or 1,) if frames else ()), 1, *shape)
     with standard_output_kept():  # a model may print; standard output is the command's
-        synapses = trace(net, example, psi=one_of("--psi", psi, _PSI), steps=steps or 1)
+        synapses = trace(
+            net,
+            example,
+            psi=one_of("--psi", psi, _PSI),
+            steps=steps or 1,
+            chains=one_of("--chains", chains, get_args(ChainsOfLayers)),
+        )
     synapses.input_shape = shape  # where layers fold time into the batch, a frame and an image look alike
     if as_json:
         show_json({"model": model, **synapses.to_dict()})

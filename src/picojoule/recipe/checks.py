@@ -30,6 +30,7 @@ def check(recipe: Content) -> None:
     _check_neuron(recipe)
     _check_penalty(recipe)
     _check_budget(recipe)
+    _check_energy(recipe)
 
 
 _LARGEST = 1e30
@@ -230,6 +231,15 @@ def _check_penalty(recipe: Content) -> None:
         raise PicojouleError(
             "penalty.kind = 'target' is ((S − S0)/S0)², for which penalty.p and penalty.normalized have no meaning: "
             "leave them out"
+        )
+
+
+def _check_energy(recipe: Content) -> None:
+    """Refuse merged chains under a formula that looks at single layers."""
+    if recipe.energy.chains == "merged" and recipe.energy.psi != "exact":
+        raise PicojouleError(
+            f"energy.chains = 'merged' counts the synapses that exist, which energy.psi = {recipe.energy.psi!r} does "
+            "not: take energy.psi = 'exact', or leave energy.chains out"
         )
 
 

@@ -35,7 +35,7 @@ def keys_of(section: str) -> list[str]:
         The keys in the order of a recipe; none where there is no such section.
 
     >>> keys_of("energy")
-    ['energy.psi', 'energy.hardware']
+    ['energy.psi', 'energy.hardware', 'energy.chains']
     """
     return [key for key in KEYS if key.startswith(f"{section}.")]
 

@@ -35,7 +35,7 @@ from picojoule.recipe.values import (
     ShareOrEnergy,
     SurrogateName,
 )
-from picojoule.synapses.rules import Psi
+from picojoule.synapses.rules import ChainsOfLayers, Psi
 
 MOST_STEPS = 10_000
 """Time steps that one image may take."""
@@ -239,6 +239,9 @@ class EnergySection(Section):
     """How the synapses that a spike reaches are counted: one convention for the bill and the penalty."""
     hardware: HardwareName = hardware.DEFAULT
     """The price list."""
+    chains: ChainsOfLayers | None = None
+    """Whether layers without a neuron between them are billed as they run (run) or as the one layer that they can be
+    folded into (merged), with psi "exact"; None is run."""
 
 
 class TrainingSection(Section):

@@ -42,5 +42,6 @@ def deployment_facts(run: Run, trust: Trust = False, data: Given | None = None) 
         "content": recipe.data.content,
         "hardware": recipe.energy.hardware,
         "psi": recipe.energy.psi,
+        "chains": recipe.energy.chains or "run",
         "recipe_digest": recipe.digest,
     }

@@ -276,7 +276,8 @@ def infer(
     start = time.perf_counter()
     example = _as_input(loaded.test.images[:4], recipe, loaded)
     prices = price_list(recipe.energy.hardware)
-    synapses = trace(model, recipe.example(), psi=recipe.energy.psi, steps=recipe.neuron.steps)
+    energy = recipe.energy
+    synapses = trace(model, recipe.example(), psi=energy.psi, steps=recipe.neuron.steps, chains=energy.chains or "run")
     chosen, candidates = build_engine(engine, model, example, synapses, prices, weights)
     preparation = time.perf_counter() - start
     answers, failed = [], []

@@ -39,6 +39,7 @@ def run_metadata(recipe: Recipe, fabric: Fabric) -> dict[str, Any]:
         "convention": {
             "per": "sample",
             "psi": recipe.energy.psi,
+            "chains": recipe.energy.chains or "run",
             "hardware": recipe.energy.hardware,
             "encoder": "outside joules, priced as multiply-accumulates",
             "spikes": "before dropout",

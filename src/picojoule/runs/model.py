@@ -155,4 +155,5 @@ def count_synapses(model: nn.Module, recipe: Recipe, steps: int | None = None) -
     if recipe.neuron.kind == "relu":
         return None
     example = recipe.example().to(next(model.parameters()).device)
-    return trace(model, example, psi=recipe.energy.psi, steps=recipe.neuron.steps if steps is None else steps)
+    energy, steps = recipe.energy, recipe.neuron.steps if steps is None else steps
+    return trace(model, example, psi=energy.psi, steps=steps, chains=energy.chains or "run")

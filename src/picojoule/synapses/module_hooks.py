@@ -124,6 +124,8 @@ class ModuleHooks:
             if stand_in is not None:
                 if not state.inside:
                     refuse_layer_input(state, name, (args, kwargs))
+                    if state.merging is not None:
+                        state.merging.end((args, kwargs))
                     if inner is not None:
                         inner.arrive(args, kwargs)
                     elif not is_relay(module):

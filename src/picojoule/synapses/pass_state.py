@@ -16,8 +16,9 @@ from picojoule.spikes.sums import precise
 from picojoule.synapses.chains import Chains
 from picojoule.synapses.expression import Emitted, Expression, has_complement, sources
 from picojoule.synapses.masks import Masks
+from picojoule.synapses.merging import Merging
 from picojoule.synapses.recording import MadeCall, Recording, SynapticCall
-from picojoule.synapses.rules.call import Psi
+from picojoule.synapses.rules.call import ChainsOfLayers, Psi
 from picojoule.synapses.rules.passing import PassingRule
 from picojoule.synapses.tags import Origin, Tag, Tags, pruned_tensors
 
@@ -25,7 +26,15 @@ from picojoule.synapses.tags import Origin, Tag, Tags, pruned_tensors
 class PassState:
     """What one structural pass knows while the model runs."""
 
-    def __init__(self, model: nn.Module, psi: Psi, passing: Mapping[str, PassingRule], *, strict: bool = False) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        psi: Psi,
+        passing: Mapping[str, PassingRule],
+        *,
+        strict: bool = False,
+        chains: ChainsOfLayers = "run",
+    ) -> None:
         self.model = model
         self.strict = strict
         """Whether analog values that feed synapses are refused instead of counted apart."""
@@ -60,6 +69,8 @@ class PassState:
         pruned = pruned_tensors(model)
         self.tags = Tags(model, pruned)
         self.masks = Masks(self.tags, pruned)
+        self.merging = Merging(self.tags.is_activation) if chains == "merged" else None
+        """What chains of layers without a neuron between them are folded into, where they are billed as one layer."""
         self.weights = {id(tensor) for tensor in model.parameters()}
         """The identities of the model's parameters and pruned weights."""
         self.weights |= {id(getattr(module, name)) for module, name in pruned}

@@ -77,6 +77,8 @@ def count_product(state: PassState, name: str, product: Bilinear, shown: str = "
         shown: Its name in tables, where that is another.
     """
     left, right = product.left, product.right
+    if state.merging is not None:
+        state.merging.end((left, right))
     place = f"{name} {state.where()}"
     spikes = [expression_of_operand(state, name, x) for x in (left, right)]
     with state.counting():

@@ -46,7 +46,7 @@ from picojoule.synapses.refusals import (
     refuse_weighted_sum,
 )
 from picojoule.synapses.rules.bilinear import ATTENTION, BILINEAR, MULTIPLYING
-from picojoule.synapses.rules.call import Call, Psi
+from picojoule.synapses.rules.call import Call, ChainsOfLayers, Psi
 from picojoule.synapses.rules.declared import remedy
 from picojoule.synapses.rules.passing import CREATING, RANDOM, SCALING, SHAPED_BY, PassingRule, keeps_counts
 from picojoule.synapses.rules.readout import is_free
@@ -63,9 +63,17 @@ _EMPTY = (
 class StructuralPass(TorchFunctionMode):
     """The mode in which a model's forward pass counts its synapses; `recording` holds what was found."""
 
-    def __init__(self, model: nn.Module, psi: Psi, passing: Mapping[str, PassingRule], *, strict: bool = False) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        psi: Psi,
+        passing: Mapping[str, PassingRule],
+        *,
+        strict: bool = False,
+        chains: ChainsOfLayers = "run",
+    ) -> None:
         super().__init__()
-        self._state = PassState(model, psi, passing, strict=strict)
+        self._state = PassState(model, psi, passing, strict=strict, chains=chains)
         self._hooks = ModuleHooks(self._state)
         self._copies = Copies()
 
@@ -89,6 +97,9 @@ class StructuralPass(TorchFunctionMode):
         held_by = self._state.held_by
         self._state.returned |= {held_by[id(leaf)] for leaf in tensors_in(output) if id(leaf) in held_by}
         refuse_changed_constants(self._state)
+        if self._state.merging is not None:
+            self._state.merging.end(tensors_in(output))
+            self._state.merging.finish(self.recording)
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -104,12 +115,15 @@ class StructuralPass(TorchFunctionMode):
             args = (args[0], torch.empty_like(args[1]))
             state.tags.put(args[1], Tag(Origin.CONSTANT))
         operation = _Operation(name, func, args, kwargs)
-        state.recording.touched |= {id(leaf) for leaf in tree_leaves((args, kwargs)) if id(leaf) in state.weights}
-        tag = state.tags.joint((args, kwargs))
+        leaves = tree_leaves((args, kwargs))
+        state.recording.touched |= {id(leaf) for leaf in leaves if id(leaf) in state.weights}
+        tag = state.tags.joint(leaves)
         active = bool(tag.origin & ~INERT)
         if state.inside:
+            if state.merging is not None:
+                state.merging.end((args, kwargs))
             return self._inside_neuron(operation, active)
-        state.tags.note_plain((args, kwargs))
+        state.tags.note_plain(leaves)
         if tag.origin & Origin.PLAIN and tag.origin & (Origin.SPIKES | Origin.INPUT):
             state.tags.plain_matters = True
         if not active:
@@ -130,7 +144,14 @@ class StructuralPass(TorchFunctionMode):
             refuse_product(state, name)  # a linear layer written as product and sum
         refuse_weighted_sum(state, name, tag)
         refuse_drawn_order(state, name, tag, args[1:], kwargs)
-        return self._on_activations(operation, tag)
+        if state.merging is None:
+            return self._on_activations(operation, tag)
+        known = state.merging.known((args, kwargs))
+        out = self._on_activations(operation, tag)
+        call = Call(func, args, kwargs, state.psi, state.tags.is_activation, state.masks.mask_of)
+        with state.allowing_products():
+            state.merging.follow(name, state.passing, call, out, state.where(), known)
+        return out
 
     def _inside_neuron(self, operation: _Operation, active: bool) -> Any:
         """Run an operation inside a spiking layer or a relay, where nothing is counted and products are refused."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from picojoule.errors import PicojouleError
+from picojoule.errors import Clause, PicojouleError
 from picojoule.kernels.torch_private import torch_function_disabled, tree_leaves, tree_map_only
 from picojoule.spikes.sums import precise
+from picojoule.synapses.merging import Merging, fold
 from picojoule.synapses.pass_state import PassState
 from picojoule.synapses.products import count_product, fan_out_of, product_of_two
 from picojoule.synapses.recording import SynapticCall
@@ -32,8 +34,7 @@ def count_call(
     if product is not None or name in EITHER_SIDE:
         x, weight = _weight_last(state, x, weight)
     refuse_weight(state, name, state.tags.get(weight))
-    tag = state.tags.get(x)
-    refuse_synaptic_input(state, name, tag)
+    refuse_synaptic_input(state, name, state.tags.get(x))
     place = f"{name} {state.where()}"
     call = Call(func, args, kwargs, state.psi, state.tags.is_activation)
     with state.counting():
@@ -43,31 +44,90 @@ def count_call(
             fan_out = _fan_out(name, call, product, x, present)
         except PicojouleError as error:
             state.refuse(f"{place} {error}")
-        everywhere = fan_out.expand(x.shape).double()
+        currents = torch.ones_like(like, dtype=weight.dtype, device=x.device)
+        layer = _Layer(_name_of(state, weight, name), id(weight), place, like.numel())
+        if state.merging is None:
+            layer.record(state, x, fan_out, round(present.sum().item()))
+        else:
+            _count_folded(state, state.merging, name, call, x, present, fan_out, layer, currents)
+    return state.tag(currents, Tag(Origin.CURRENT, place))
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A layer of weights, as its calls are recorded."""
+
+    name: str
+    weight: int | str
+    place: str
+    outputs: int
+
+    def record(self, state: PassState, x: Tensor, fan_out: Tensor, weights: int) -> SynapticCall:
+        """Record what the layer costs for one activation.
+
+        Args:
+            state: The structural pass.
+            x: The activation that feeds it.
+            fan_out: How many synapses each of its elements feeds.
+            weights: How many weights the layer has.
+        """
+        tag = state.tags.get(x)
         spikes, analog = bool(tag.origin & Origin.SPIKES), bool(tag.origin & Origin.CURRENT)
         if analog:
-            refuse_analog(state, place, tag)
-        there = x.detach() > 0
+            refuse_analog(state, self.place, tag)
+        everywhere, there = fan_out.expand(x.shape).double(), x.detach() > 0
         reached = (x * fan_out * ~there if analog else x * fan_out).sum() if spikes else None
         if reached is not None:
             state.recording.reached.append(reached)
         macs = round((everywhere * there).sum().item()) if tag.origin & (Origin.INPUT | Origin.CURRENT) else 0
-        currents = torch.ones_like(like, dtype=weight.dtype, device=x.device)
-    state.recording.calls.append(
-        SynapticCall(
-            weight=id(weight),
-            name=_name_of(state, weight, name),
-            place=place,
+        recorded = SynapticCall(
+            weight=self.weight,
+            name=self.name,
+            place=self.place,
             fed=tuple(x.shape),
             macs=round(everywhere.sum().item()),
             encoder_macs=0 if analog else macs,
             analog_macs=macs if analog else 0,
-            weights=round(present.sum().item()),
-            outputs=like.numel(),
+            weights=weights,
+            outputs=self.outputs,
             reached=reached,
         )
-    )
-    return state.tag(currents, Tag(Origin.CURRENT, place))
+        state.recording.calls.append(recorded)
+        return recorded
+
+
+def _count_folded(
+    state: PassState,
+    merging: Merging,
+    name: str,
+    call: Call,
+    x: Tensor,
+    present: Tensor,
+    fan_out: Tensor,
+    layer: _Layer,
+    currents: Tensor,
+) -> None:
+    """Record a layer of weights as one with those before it, up to the spikes, the input or analog values."""
+    try:
+        parts = fold(merging, name, call, x, present)
+    except Clause as clause:
+        if merging.chained(x):
+            state.refuse(
+                f"{layer.place} cannot be merged with the layers of weights before it ({clause}): trace with "
+                "chains='run', which counts each of them"
+            )
+        layer.record(state, x, fan_out, round(present.sum().item()))
+        merging.break_off(currents, f"{layer.place}: {clause}")
+        return
+    links = []
+    for part in parts:
+        before = part.link.layers[-1:]
+        merged = [
+            _Layer(f"{b.name}·{layer.name}", f"{b.weight}·{layer.weight}", layer.place, layer.outputs) for b in before
+        ]
+        recorded = (merged or [layer])[0].record(state, part.link.source, part.reach.fan_out(), part.reach.weights)
+        links.append(part.behind(recorded))
+    merging.made(currents, tuple(links))
 
 
 def _weight_last(state: PassState, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from picojoule.errors import PicojouleError
 from picojoule.io.tables import Cell, Column, Sheet, as_text
 from picojoule.synapses.made_spikes import MadeSpikes
-from picojoule.synapses.rules import Psi
+from picojoule.synapses.rules import ChainsOfLayers, Psi
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,6 +229,7 @@ class Synapses(Mapping[str, Layer]):
         dense_macs: Multiply-accumulates of the dense ReLU twin: every synapse once, whatever feeds it.
         weights: The layers of weights in the order in which they run; empty for a ψ that was written by hand.
         analog: Layers of weights and products that analog values feed, in the order in which they run.
+        chains: How layers of weights without a neuron between them were billed.
 
     Raises:
         PicojouleError: `layers` is not a dictionary of `Layer`.
@@ -253,6 +254,7 @@ class Synapses(Mapping[str, Layer]):
         dense_macs: int,
         weights: tuple[WeightLayer, ...] = (),
         analog: tuple[AnalogSynapses, ...] = (),
+        chains: ChainsOfLayers = "run",
     ) -> None:
         if not isinstance(layers, Mapping) or not all(isinstance(layer, Layer) for layer in layers.values()):
             raise PicojouleError("the layers of Synapses are a dictionary of picojoule.Layer by name: give one")
@@ -264,6 +266,7 @@ class Synapses(Mapping[str, Layer]):
         self.dense_macs = dense_macs
         self.weights = weights
         self.analog = analog
+        self.chains = chains
 
     def __getitem__(self, name: str) -> Layer:
         return self._layers[name]
@@ -318,6 +321,7 @@ class Synapses(Mapping[str, Layer]):
         return {
             "input_shape": list(self.input_shape),
             "psi": self.psi,
+            "chains": self.chains,
             "steps": self.steps,
             "neurons": self.neurons,
             "spiking_layers": len(self.spiking),
@@ -408,7 +412,8 @@ class Synapses(Mapping[str, Layer]):
 
     def _title(self) -> str:
         steps = f", T = {self.steps}" if self.steps > 1 else ""
-        return f"ψ = {self.psi}, input {'×'.join(map(str, self.input_shape))}{steps}"
+        merged = ", chains merged" if self.chains == "merged" else ""
+        return f"ψ = {self.psi}{merged}, input {'×'.join(map(str, self.input_shape))}{steps}"
 
     def _apart(self) -> str:
         """Say what analog values feed, and what has no weight."""

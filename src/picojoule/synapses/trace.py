@@ -31,7 +31,7 @@ from picojoule.synapses.made_spikes import made_spikes
 from picojoule.synapses.module_hooks import unregistered, unregistered_neurons
 from picojoule.synapses.recording import Recording, SynapticCall
 from picojoule.synapses.repetition import UNUSED, Calls, OtherBatch, check_all_weights_ran, holds_a_state
-from picojoule.synapses.rules import Psi
+from picojoule.synapses.rules import ChainsOfLayers, Psi
 from picojoule.synapses.rules.declared import passing_rules
 from picojoule.synapses.rules.passing import PassingRule
 from picojoule.synapses.snapshot import unchanged
@@ -49,6 +49,7 @@ def trace(
     folded: Literal["time", "batch"] | None = None,
     rules: Mapping[str, PassingRule] | None = None,
     strict: bool = False,
+    chains: ChainsOfLayers = "run",
 ) -> Synapses:
     """Count ψ, the synapses that a spike of each neuron reaches, from a network's structure alone.
 
@@ -72,6 +73,10 @@ def trace(
             the whole process.
         strict: Whether to refuse synapses that analog values feed (currents, potentials), instead of counting their
             multiply-accumulates apart (`Synapses.analog`).
+        chains: How layers of weights without a neuron between them are billed (separable and re-parameterised
+            convolutions): `"run"` bills each as it runs, accumulates in the first and multiply-accumulates of analog
+            values in the others; `"merged"` the one layer that they can be folded into, a synapse for each output that
+            a spike reaches. Only with `psi="exact"`.
 
     Returns:
         The layers in the order in which they fire, each with its ψ.
@@ -102,6 +107,11 @@ def trace(
     """
     if psi not in get_args(Psi):
         raise PicojouleError(f"psi={psi!r} is not known: choose one of {', '.join(map(repr, get_args(Psi)))}")
+    if chains not in get_args(ChainsOfLayers):
+        known = ", ".join(map(repr, get_args(ChainsOfLayers)))
+        raise PicojouleError(f"chains={chains!r} is not known: choose one of {known}")
+    if chains == "merged" and psi != "exact":
+        raise PicojouleError(f"chains='merged' is not defined for psi={psi!r}: take psi='exact' or chains='run'")
     passing = passing_rules(rules)
     said = TimeLayout(steps, time_axis, folded)
     model = unwrap(model)
@@ -124,7 +134,7 @@ def trace(
             "the example holds no sample: give a tensor shaped like a batch of the model's real input, or a tuple of "
             "arguments"
         )
-    record = partial(record_calls, model, psi, passing, strict=strict)
+    record = partial(record_calls, model, psi, passing, strict=strict, chains=chains)
     calls = record(arguments)
     recording = calls.first
     silent = [name for name in expected if name not in recording.leaves]
@@ -160,6 +170,7 @@ def trace(
     return Synapses(
         layers_of(calls, count, shape, kinds),
         psi=psi,
+        chains=chains,
         input_shape=given[2 if has_time else 1 :],
         steps=steps,
         encoder_macs=count.encoder_macs,

@@ -13,7 +13,7 @@ from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import compiler_is_loaded, tree_leaves
 from picojoule.synapses.recording import Recording
 from picojoule.synapses.repetition import Calls, settle
-from picojoule.synapses.rules.call import Psi
+from picojoule.synapses.rules.call import ChainsOfLayers, Psi
 from picojoule.synapses.rules.passing import PassingRule
 from picojoule.synapses.snapshot import unchanged
 from picojoule.synapses.structural_pass import StructuralPass
@@ -31,6 +31,7 @@ def record_calls(
     calls: int = 2,
     *,
     strict: bool = False,
+    chains: ChainsOfLayers = "run",
 ) -> Calls:
     """Call a model in a structural pass and leave it exactly as it was.
 
@@ -42,6 +43,7 @@ def record_calls(
         calls: 2 to call it again in the state that the call before has left it in, and once more where that differs;
             else 1.
         strict: Whether analog values that feed synapses are refused.
+        chains: How layers of weights without a neuron between them are billed.
 
     Returns:
         What the calls recorded.
@@ -52,7 +54,7 @@ def record_calls(
     """
     with unchanged(model), _uncompiled():
         model.eval()
-        structural = StructuralPass(model, psi, passing, strict=strict)
+        structural = StructuralPass(model, psi, passing, strict=strict, chains=chains)
 
         def call() -> Recording:
             structural.begin_another_call()

@@ -27,8 +27,8 @@ call of `picojoule.trace`, or declared for the whole process with `declare_rule`
 12
 """
 
-from picojoule.synapses.rules.call import Call, Psi
+from picojoule.synapses.rules.call import Call, ChainsOfLayers, Psi
 from picojoule.synapses.rules.declared import declare_rule
 from picojoule.synapses.rules.passing import PASSING, identity, natural
 
-__all__ = ["PASSING", "Call", "Psi", "declare_rule", "identity", "natural"]
+__all__ = ["PASSING", "Call", "ChainsOfLayers", "Psi", "declare_rule", "identity", "natural"]

@@ -12,6 +12,9 @@ from torch import Tensor
 Psi = Literal["exact", "uniform", "paper"]
 """How ψ is counted: see `picojoule.trace`."""
 
+ChainsOfLayers = Literal["run", "merged"]
+"""How layers of weights without a neuron between them are billed: see `picojoule.trace`."""
+
 
 @dataclass(frozen=True)
 class Call:
