@@ -19,7 +19,8 @@ from torch.nn.modules.conv import _ConvNd as ConvNd
 from torch.nn.modules.conv import _ConvTransposeNd as ConvTransposeNd
 from torch.nn.modules.dropout import _DropoutNd as DropoutNd
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
+from torch.utils._pytree import tree_leaves as _any_tree_leaves
+from torch.utils._pytree import tree_map, tree_map_only
 
 __all__ = [
     "MODULE_REGISTRIES",
@@ -66,6 +67,34 @@ __all__ = [
 ]
 
 # --- Tensors ---------------------------------------------------------------------------------------------------------
+
+
+_LEAVES = frozenset([Tensor, nn.Parameter, int, float, bool, str, type(None), torch.dtype, torch.device])
+
+
+def tree_leaves(values: Any) -> list[Any]:
+    """List the leaves of a nest of values, as PyTorch does, but without its detours for plain tuples, lists and dicts.
+
+    >>> tree_leaves(((1, [2.0, None]), {"a": (3,)}))
+    [1, 2.0, None, 3]
+    """
+    found: list[Any] = []
+    _gather(values, found)
+    return found
+
+
+def _gather(values: Any, found: list[Any]) -> None:
+    kind = type(values)
+    if kind in _LEAVES:
+        found.append(values)
+    elif kind is tuple or kind is list:
+        for value in values:
+            _gather(value, found)
+    elif kind is dict:
+        for value in values.values():
+            _gather(value, found)
+    else:
+        found += _any_tree_leaves(values)
 
 
 def version(tensor: Tensor) -> int:

@@ -125,7 +125,7 @@ class _TensorBefore:
             value = memory.clone()
             if not tensor.is_meta:  # what will be asked of it later must be possible
                 _places(tensor)
-                _equal(memory, value)
+                _equal(_corner(memory), _corner(value))
         except Exception as failure:
             raise PicojouleError(
                 f"the model holds a {type(tensor).__name__} ({tensor.layout}) that cannot be copied and compared "
@@ -172,6 +172,11 @@ def _places(tensor: Tensor) -> list[int]:
 
 def _equal(left: Tensor, right: Tensor) -> bool:
     return all(map(torch.equal, _parts(left), _parts(right)))
+
+
+def _corner(tensor: Tensor) -> Tensor:
+    """Take one element of a tensor, to try on it what would take long on all; of a sparse one, all."""
+    return tensor[(slice(1),) * tensor.dim()] if tensor.layout == torch.strided else tensor
 
 
 def _version(tensor: Tensor) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -133,6 +134,7 @@ _PRODUCT = re.compile(
 )
 
 
+@cache
 def is_product(kernel: str) -> bool:
     """Whether a kernel of PyTorch multiplies, as its name says (`_weight_int8pack_mm`).
 
