@@ -14,11 +14,11 @@ from picojoule.errors import PicojouleError
 from picojoule.search.limits import Limits
 from picojoule.search.pick import pick
 
-STEPS = 2
+STEPS = 3  # which does not divide the samples that engines are made with
 RECIPE = """
 [neuron]
 kind = "lif"
-steps = 2
+steps = 3
 reset = "zero"
 [optimizer]
 lr = 3e-3

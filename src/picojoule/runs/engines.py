@@ -145,7 +145,7 @@ def _built(name: EngineName, network: _Network, weights: WeightType) -> Engine:
 
 def _median_milliseconds(engine: Engine, example: Tensor) -> float:
     """Time an engine on the images of the example, one at a time."""
-    images = example.split(1)
+    images = _one_by_one(example)
     for image in images:
         engine.answer(image)
     times: list[float] = []
@@ -155,6 +155,11 @@ def _median_milliseconds(engine: Engine, example: Tensor) -> float:
         engine.answer(images[len(times) % len(images)])
         times.append(1000 * (time.perf_counter() - begin))
     return statistics.median(times)
+
+
+def _one_by_one(example: Tensor) -> tuple[Tensor, ...]:
+    """Take samples apart, each a batch of one: [B, …], or [T, B, C, H, W] over time."""
+    return example.split(1, dim=1 if example.dim() == 5 else 0)
 
 
 def _events_engine(network: _Network, weights: WeightType) -> Engine:
@@ -193,7 +198,7 @@ def _dense_engine(network: _Network) -> Engine:
             logits = logits_of(model(as_batch(x)), 1)
         return lambda: _image_result(network, logits[0].flatten(), activity)
 
-    occupied = footprint(model, as_batch(network.example[:1]))
+    occupied = footprint(model, as_batch(_one_by_one(network.example)[0]))
     return Engine("dense", answer, occupied.weight_bytes, occupied.peak_activation_bytes)
 
 
