@@ -249,6 +249,11 @@ def export_run(
     """
     one_of("--to", to, export.names())
     finished = Run.at(run)
+    if to == "onnx" and finished.recipe.frames is not None:
+        raise PicojouleError(
+            f"the network of {run} takes recordings over time, and picojoule writes ONNX files of networks that take "
+            "images: use the run itself, with `picojoule infer --engine dense`"
+        )
     example = finished.recipe.example()
     with standard_output_kept():  # a model may print; standard output is the command's
         network = load_model(finished, consent(trust, model))
