@@ -159,7 +159,8 @@ def _median_milliseconds(engine: Engine, example: Tensor) -> float:
 
 def _one_by_one(example: Tensor) -> tuple[Tensor, ...]:
     """Take samples apart, each a batch of one: [B, …], or [T, B, C, H, W] over time."""
-    return example.split(1, dim=1 if example.dim() == 5 else 0)
+    samples: tuple[Tensor, ...] = example.split(1, dim=1 if example.dim() == 5 else 0)
+    return samples
 
 
 def _events_engine(network: _Network, weights: WeightType) -> Engine:
