@@ -174,10 +174,157 @@ def test_a_gate_lets_whole_spikes_through_whatever_they_are_worth() -> None:
     assert report.synops == 7 * float((q * k).sum()) / len(x)
 
 
-def test_a_gate_of_one_minus_two_spikes_is_refused() -> None:
-    net = Of(lambda m, q, k, v: m.head(q * (1 - (k + v))), head=nn.Linear(WIDTH, 1))
-    with pytest.raises(PicojouleError, match="'mul' makes negative values"):
-        counted(net, torch.ones(1, 3, TOKENS, HEADS * WIDTH))
+@pytest.mark.parametrize("product", [torch.mul, lambda a, b: a.mT @ b], ids=["gate", "pairs"])
+def test_one_minus_two_spikes_is_refused(product: Callable[..., Tensor]) -> None:
+    """Also where what is negative and what is positive add up to a number that looks right."""
+    net = Of(lambda m, q, k, v: product(q, 1 - (k + v)).sum((1, 2, 3)))
+    x = torch.ones(1, 3, TOKENS, HEADS * WIDTH)
+    x[:, 1:, :-1] = 0
+    with pytest.raises(PicojouleError, match=r"'(mul|matmul)' makes negative values"):
+        counted(net, x)
+
+
+@pytest.mark.parametrize(
+    "scaled",
+    [
+        lambda m, q, k: 0.5 * k,
+        lambda m, q, k: 2 * k,
+        lambda m, q, k: -k,
+        lambda m, q, k: k / 3,
+        lambda m, q, k: k.mean(-1, keepdim=True),
+        lambda m, q, k: F.avg_pool2d(k, (1, 3)),
+        lambda m, q, k: F.dropout(k, 0.5),
+        lambda m, q, k: m.factors * k,
+        lambda m, q, k: (0.5 * k).unsqueeze(-1).flatten(-2),
+        lambda m, q, k: (0.5 * k) * q,
+    ],
+)
+@pytest.mark.parametrize("product", [torch.mul, lambda a, b: a.mT @ b], ids=["gate", "pairs"])
+def test_one_minus_scaled_spikes_is_no_gate(product: Callable[..., Tensor], scaled: Callable[..., Tensor]) -> None:
+    """1 - s / 2 lets every spike through, half or whole."""
+    net = Of(lambda m, q, k, v: product(v, 1 - scaled(m, q, k)).sum((1, 2, 3)), factors=nn.Parameter(torch.ones(WIDTH)))
+    with pytest.raises(PicojouleError, match=r"subtracted from each other \(or from a number, if they were scaled"):
+        pj.trace(net, torch.zeros(2, 3, TOKENS, HEADS * WIDTH))
+
+
+@pytest.mark.parametrize(
+    "masked", [lambda m, k: k * m.mask, lambda m, k: 1 * k, lambda m, k: k.repeat(1, 1, 1, 1), lambda m, k: k.detach()]
+)
+def test_one_minus_masked_spikes_stays_a_gate(masked: Callable[..., Tensor]) -> None:
+    x, mask = spikes(), torch.tensor([1.0, 0, 1])
+    net = Of(lambda m, q, k, v: m.head(q * (1 - masked(m, k))), head=nn.Linear(WIDTH, 7), mask=nn.Buffer(mask))
+    q, k, _ = split(x)
+    _, report, _ = counted(net, x)
+    assert report.synops == 7 * float((q * (1 - masked(net, k))).sum()) / len(x)
+
+
+@pytest.mark.parametrize(
+    "stopping",
+    [
+        lambda v: 1 - v,
+        lambda v: 0.5 * (1 - v),
+        lambda v: (1 - v).unsqueeze(0)[0],
+        lambda v: (1 - v).mT.mT,
+        lambda v: 1 - v.flip(-1),
+    ],
+)
+def test_a_spike_that_stops_a_value_is_free_however_it_is_moved(stopping: Callable[[Tensor], Tensor]) -> None:
+    x = spikes()
+    q, _, v = split(x)
+    inner = nn.Linear(WIDTH, WIDTH)
+    _, report, _ = counted(Of(lambda m, q, k, v: m.inner(q) * stopping(v), inner=inner), x)
+    assert report.synops == float(q.sum()) * WIDTH / len(x)
+    _, report, _ = counted(Of(lambda m, q, k, v: m.inner(q) * (stopping(v) + q), inner=inner), x)
+    assert report.synops == float(q.sum() * (WIDTH + 1) + v.sum()) / len(x)
+
+
+def test_named_factors_keep_their_sides_in_whatever_order_they_are_given() -> None:
+    x = spikes()
+    q, k, v = split(x)
+    inner = nn.Linear(WIDTH, 4)
+    reached = float(v.sum()) * 4
+    of: dict[Callable[..., Tensor], float] = {
+        lambda m, q, k, v: torch.matmul(other=m.inner(v), input=k.mT): reached + float(k.sum()) * 4,
+        lambda m, q, k, v: torch.matmul(other=q, input=m.inner(v).mT): reached + float(q.sum()) * 4,
+        lambda m, q, k, v: torch.bmm(mat2=v.flatten(0, 1), input=k.flatten(0, 1).mT): sum(
+            pairs_one_by_one(a.T, b) for a, b in zip(k.flatten(0, 1), v.flatten(0, 1), strict=True)
+        ),
+    }
+    for function, synops in of.items():
+        assert counted(Of(function, inner=inner) if "inner" in function.__code__.co_names else Of(function), x)[
+            1
+        ].synops == pytest.approx(synops / len(x), rel=1e-12)
+
+
+@pytest.mark.parametrize("equation", ["bhnk,bhnk->bhnk", "bhnk,bhmj->bhnkmj"])
+def test_an_einsum_that_adds_nothing_up_is_a_gate_and_has_to_be_written_as_one(equation: str) -> None:
+    net = Of(lambda m, q, k, v: torch.einsum(equation, k, v))
+    with pytest.raises(PicojouleError, match=r"one by one, which is a gate: write it as a \* b"):
+        pj.trace(net, torch.zeros(2, 3, TOKENS, 6))
+    x = spikes()
+    _, report, _ = counted(Of(lambda m, q, k, v: torch.einsum(equation, m.inner(k), v), inner=nn.Linear(3, 3)), x)
+    _, k, v = split(x)
+    each = 1 if equation.endswith("bhnk") else TOKENS * WIDTH
+    assert report.synops == float(k.sum() * 3 + v.sum() * each) / len(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int32, torch.float16, torch.bfloat16])
+def test_neurons_that_emit_another_type_are_added_up_without_an_overflow(dtype: torch.dtype) -> None:
+    largest = {torch.bool: 1, torch.uint8: 200, torch.int8: 100, torch.int32: 2**20}.get(dtype, 250)
+
+    class Emits(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (x * largest).to(dtype)
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c = (pj.declare_spiking(Emits()) for _ in range(3))
+            self.head = nn.Linear(4, 5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            a, b, c = (fire(x).float() for fire in (self.a, self.b, self.c))
+            out: Tensor = self.head((a + b) * c)
+            return out
+
+    _, report, _ = counted(Net(), torch.ones(2, 4))
+    assert report.synops == 2 * largest * largest * 4 * 5
+
+
+def test_pairs_of_neighbouring_steps_are_counted_in_as_many_steps_as_were_traced() -> None:
+    """They meet at each border between two steps, of which there are more than two halves of a run have."""
+
+    class Meets(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fire, self.delayed = pj.declare_spiking(Fires()), pj.declare_spiking(Fires())
+
+        def forward(self, x: Tensor) -> Tensor:
+            before, out = None, torch.zeros(len(x), 1, 1)
+            for frame in x.unbind(1):
+                now = self.fire(frame)
+                out = out if before is None else out + now.unsqueeze(1) @ before.unsqueeze(2)
+                before = self.delayed(frame)
+            return out
+
+    steps, net = 2, Meets()
+    x = (torch.rand(3, 2 * steps, 6) < 0.5).float()
+    meter = pj.EnergyMeter(pj.trace(net, torch.zeros(1, steps, 6), steps=steps))
+    with pj.watch(net, steps=steps) as activity:
+        net(x[:, :steps])
+    meter.update(activity)
+    assert meter.compute().synops == pytest.approx(float((x[:, 1:steps] * x[:, : steps - 1]).sum()) / 3)
+    with pj.watch(net, steps=2 * steps) as activity:
+        net(x)
+    meter.reset()
+    with pytest.raises(PicojouleError, match=f"traced with {steps} time steps in a call and cannot be counted in"):
+        meter.update(activity)
+    with pj.watch(net, steps=2 * steps) as activity:
+        net(x[:, :steps])
+        net(x[:, steps:])
+    meter.update(activity)
+    borders = [t for t in range(1, 2 * steps) if t != steps]
+    assert meter.compute().synops == pytest.approx(sum(float((x[:, t] * x[:, t - 1]).sum()) for t in borders) / 3)
 
 
 def test_products_and_gates_with_analog_values() -> None:

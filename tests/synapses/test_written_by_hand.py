@@ -159,3 +159,22 @@ def test_neurons_in_a_plain_list_alone_are_named() -> None:
     net.neurons = [Spike()]  # type: ignore[assignment]
     with pytest.raises(PicojouleError, match=r"in .neurons. is not a module of the model.*nn.ModuleList"):
         trace(net, torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize(
+    "read", [lambda w: w.tolist(), lambda w: [float(each) for each in w], lambda w: [each.item() for each in w]]
+)
+def test_weights_read_as_numbers_are_no_numbers_in_the_code(read: Callable[[Tensor], list[float]]) -> None:
+    def end(m: Any, z: Tensor) -> Tensor:
+        return sum(z[:, i] * w for i, w in enumerate(read(m.head.weight[0].detach())))  # type: ignore[return-value]
+
+    with pytest.raises(PicojouleError, match="the forward pass reads weights as numbers"):
+        trace(Ended(end), torch.zeros(2, 8))
+
+
+def test_a_single_number_and_whole_numbers_may_be_read() -> None:
+    def end(m: Any, z: Tensor) -> Tensor:
+        shift = int(m.head.weight.detach().abs().argmax() % 2)
+        return m.head(z.roll(shift, 1) * float(m.head.weight.detach().abs().max()))  # type: ignore[no-any-return]
+
+    assert trace(Ended(end), torch.zeros(2, 8))["spike"].synapses == 16 * 4

@@ -49,7 +49,12 @@ class Made(Protocol):
     """Spikes that no module emits: how they are made of those of other layers (`MadeSpikes` of `synapses`)."""
 
     def values(
-        self, emitted: Callable[[str], Sequence[Tensor]], layout: TimeLayout, samples: int, replays: list[Any]
+        self,
+        emitted: Callable[[str], Sequence[Tensor]],
+        layout: TimeLayout,
+        samples: int,
+        replays: list[Any],
+        network_calls: int | None = None,
     ) -> list[Tensor]:
         """Compute what is made, call by call."""
 
@@ -255,7 +260,7 @@ class Activity(Mapping[str, Tensor]):
 
         def emitted(name: str) -> list[Tensor]:
             if name not in values and name in made:
-                values[name] = made[name].values(emitted, self.layout, samples, replays)
+                values[name] = made[name].values(emitted, self.layout, samples, replays, self.network_calls)
             elif name not in values:
                 values[name] = [_raised(call.on_its_branch(), power) for call in self._intact(name)]
             return values[name]
@@ -319,7 +324,10 @@ class Activity(Mapping[str, Tensor]):
 
 def _raised(spikes: Tensor, power: float) -> Tensor:
     """Raise spikes to a power, in a dtype that holds sums of them."""
-    exact = spikes.float() if spikes.dtype in (torch.float16, torch.bfloat16, torch.bool) else spikes
+    if spikes.is_floating_point():
+        exact = spikes if spikes.dtype.itemsize >= 4 else spikes.float()
+    else:
+        exact = spikes.float() if spikes.dtype.itemsize < 4 else spikes.double()
     return exact if power == 1 else exact.pow(power)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from picojoule.kernels.torch_private import tree_map, version
-from picojoule.synapses.expression import Complement, Expression, Expressions, Made, Part, as_it_is
+from picojoule.synapses.expression import Complement, Expression, Expressions, Made, Part, Scaled, are_scaled, as_it_is
 from picojoule.synapses.rules.call import Call
 from picojoule.synapses.rules.passing import (
     PASSING,
@@ -20,14 +20,18 @@ from picojoule.synapses.rules.passing import (
     assignment,
     cast,
     identity,
+    mean,
     scaled,
 )
+from picojoule.synapses.rules.pools import adaptive_average_pool, average_pool
 
-_SAME = frozenset(
-    "alpha_dropout dropout dropout1d dropout2d dropout3d dropout_ feature_alpha_dropout feature_dropout neg neg_ "
-    "contiguous positive".split()
+_SCALING = frozenset(
+    "alpha_dropout dropout dropout1d dropout2d dropout3d dropout_ feature_alpha_dropout feature_dropout neg "
+    "neg_".split()
 )
-"""Operations that leave the numbers of spikes as they are: what dropout takes away is counted."""
+"""Operations that leave the numbers of spikes as they are, not what they are worth: what dropout takes away counts."""
+_AVERAGING = (adaptive_average_pool, average_pool, mean)
+"""Rules that add up what the operation averages."""
 _COMPLEMENT = frozenset("rsub __rsub__".split())
 
 
@@ -57,8 +61,10 @@ class Chains:
             An expression; None if the result is no number of spikes, or one of the arguments is none.
         """
         x, other = call.argument(0, "input"), call.argument(1, "other")
-        if name in _SAME or rule in (cast, aliased):
+        if name in ("contiguous", "positive") or rule in (cast, aliased):
             return self.of(x)
+        if name in _SCALING:
+            return _worth_another(self.of(x))
         if rule is identity or name == "batch_norm":
             return None
         if rule is scaled:
@@ -70,7 +76,8 @@ class Chains:
             return self._made(
                 PASSING["reshape"], replace(call, function=shape, args=(x, tuple(other.shape)), kwargs={})
             )
-        return self._made(assigned if rule is assignment else rule, call)
+        made = self._made(assigned if rule is assignment else rule, call)
+        return _worth_another(made) if rule in _AVERAGING else made
 
     def follow(self, name: str, call: Call, out: Any, expression: Expression | None) -> None:
         """Note what was predicted of the result of an operation, now that it has run.
@@ -94,6 +101,8 @@ class Chains:
         x, constant = (x, other) if call.is_activation(x) else (other, x)
         mask = None if "div" in call.function.__name__ else call.mask_of(constant)
         of_x = self.of(x)
+        if of_x is not None and not _is_mask(constant):
+            of_x = _worth_another(of_x)
         if mask is None or of_x is None:
             return of_x
         times = Call(torch.mul, (of_x, mask.to(torch.float32)), {}, "exact", call.is_activation)
@@ -106,7 +115,9 @@ class Chains:
         of_spikes = self.of(spikes)
         if of_spikes is None or not _is(constant, 0):
             from_one = name in _COMPLEMENT if spikes is x else name in ("sub", "subtract")
-            return Complement(of_spikes) if of_spikes is not None and from_one and _is(constant, 1) else None
+            if of_spikes is None or not from_one or not _is(constant, 1) or are_scaled(of_spikes):
+                return None
+            return Complement(of_spikes)
         return of_spikes
 
     def _made(self, rule: PassingRule, call: Call) -> Expression | None:
@@ -139,6 +150,18 @@ def assigned(call: Call) -> Any:
         value = 0
     target[position] = value
     return target
+
+
+def _worth_another(expression: Expression | None) -> Expression | None:
+    return None if expression is None else Scaled(expression)
+
+
+def _is_mask(constant: Any) -> bool:
+    """Whether a factor is 0 or 1 everywhere, and stays so."""
+    if isinstance(constant, Tensor) and constant.requires_grad:
+        return False
+    values = torch.as_tensor(constant)
+    return bool(((values == 0) | (values == 1)).all())
 
 
 def _never(value: Any) -> bool:

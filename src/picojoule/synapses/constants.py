@@ -48,6 +48,11 @@ def constants_in(name: str, call: Call, origin: Origin) -> Origin:
     return found
 
 
+def is_of_a_table(value: object) -> bool:
+    """Whether a value holds several numbers, or is one of several."""
+    return isinstance(value, Tensor) and (value.numel() > 1 or _is_element(value))
+
+
 def _is_element(value: object) -> bool:
     """Whether a value is one number of a larger tensor, as in a layer that is written as a loop over its weights."""
     if not isinstance(value, Tensor) or value.numel() != 1 or value.layout != torch.strided:

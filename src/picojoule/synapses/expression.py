@@ -57,6 +57,13 @@ class Complement:
 
 
 @dataclass(frozen=True, eq=False)
+class Scaled:
+    """The same numbers of spikes, each worth something else than 1."""
+
+    of: Expression
+
+
+@dataclass(frozen=True, eq=False)
 class Pairs:
     """The number of pairs of spikes that meet in a product, of all samples and steps together.
 
@@ -77,8 +84,8 @@ class Pairs:
         return (one * other).sum()
 
 
-Expression: TypeAlias = Emitted | Made | Part | Complement | Pairs
-_KINDS = (Emitted, Made, Part, Complement, Pairs)
+Expression: TypeAlias = Emitted | Made | Part | Complement | Scaled | Pairs
+_KINDS = (Emitted, Made, Part, Complement, Scaled, Pairs)
 
 
 @dataclass(frozen=True)
@@ -108,10 +115,13 @@ class Replay:
         emitted: What a layer emitted in one of its calls.
         samples: The number of samples.
         marking: Whether values are marks that follow the spikes of some samples or steps, for which 1 − s is s.
+        counting: Whether values are counts of a real forward pass, of which 1 − s has to be one too.
     """
 
-    def __init__(self, emitted: Callable[[str, int], Tensor], samples: int, *, marking: bool = False) -> None:
-        self._emitted, self._samples, self._marking = emitted, samples, marking
+    def __init__(
+        self, emitted: Callable[[str, int], Tensor], samples: int, *, marking: bool = False, counting: bool = False
+    ) -> None:
+        self._emitted, self._samples, self._marking, self._counting = emitted, samples, marking, counting
         self._known: dict[int, tuple[Expression, Any]] = {}
 
     def __call__(self, expression: Expression) -> Any:
@@ -126,10 +136,20 @@ class Replay:
         if isinstance(expression, Part):
             return self(expression.of)[expression.index]
         if isinstance(expression, Complement):
-            return self(expression.of) if self._marking else 1 - self(expression.of)
+            return self(expression.of) if self._marking else self._complement(self(expression.of))
+        if isinstance(expression, Scaled):
+            return self(expression.of)
         if isinstance(expression, Pairs):
             return expression.of(self(expression.left), self(expression.right))
         return self._made(expression)
+
+    def _complement(self, spikes: Tensor) -> Tensor:
+        if self._counting and not bool((spikes.detach() <= 1).all()):
+            raise Clause(
+                "makes negative values or NaN of the spikes that it takes, as 1 − s does of more than one spike: let "
+                "the layers in front of it emit 0 and 1 only"
+            )
+        return 1 - spikes
 
     def _made(self, made: Made) -> Any:
         inner = list(parents(made))
@@ -173,7 +193,7 @@ def _leaves(nest: Any) -> list[Any]:
 
 def parents(expression: Expression) -> Iterator[Expression]:
     """List the expressions that one is made of directly."""
-    if isinstance(expression, Part | Complement):
+    if isinstance(expression, Part | Complement | Scaled):
         yield expression.of
     elif isinstance(expression, Pairs):
         yield from (expression.left, expression.right)
@@ -189,6 +209,22 @@ def sources(*expressions: Expression) -> list[Emitted]:
 def has_complement(expression: Expression) -> bool:
     """Whether 1 − s has a part in an expression."""
     return any(isinstance(part, Complement) for part in _all((expression,)))
+
+
+def is_moved_complement(expression: Expression | None) -> bool:
+    """Whether an expression is 1 − s, moved or scaled: a spike that stops what it meets."""
+    while isinstance(expression, Made | Scaled | Part):
+        above = list(parents(expression))
+        adds_up = isinstance(expression, Made) and expression.call.function.__name__ in ("sum", "fold", "add", "add_")
+        if len(above) != 1 or adds_up:
+            return False
+        (expression,) = above
+    return isinstance(expression, Complement)
+
+
+def are_scaled(expression: Expression) -> bool:
+    """Whether the values are something else than numbers of spikes, some of them at least."""
+    return any(isinstance(part, Scaled) for part in _all((expression,)))
 
 
 def _all(expressions: tuple[Expression, ...]) -> list[Expression]:
@@ -235,6 +271,8 @@ class Generalised:
             return Part(self(one.of, other.of), self._number(one.index, other.index))
         if isinstance(one, Complement) and isinstance(other, Complement):
             return Complement(self(one.of, other.of))
+        if isinstance(one, Scaled) and isinstance(other, Scaled):
+            return Scaled(self(one.of, other.of))
         if isinstance(one, Pairs) and isinstance(other, Pairs):
             return replace(one, left=self(one.left, other.left), right=self(one.right, other.right))
         assert isinstance(one, Made)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from picojoule.errors import PicojouleError
+from picojoule.errors import Clause, PicojouleError
 from picojoule.spikes.layout import LayerLayout, PoolLayout, TimeLayout
 from picojoule.synapses.expression import Expression, Generalised, Pairs, Replay, sources
 from picojoule.synapses.recording import MadeCall, Recording
@@ -35,8 +35,19 @@ class MadeSpikes:
         """The layers and relays whose spikes take part, each once."""
         return tuple(dict.fromkeys(source.name for call in self.calls for source in sources(call)))
 
+    @property
+    def _runs_by_step(self) -> bool:
+        """Whether it runs once in every time step, on spikes of that step alone."""
+        alone = all(len({source.call for source in sources(call)}) == 1 for call in self.calls)
+        return alone and len(self.calls) == self.steps
+
     def values(
-        self, emitted: Callable[[str], Sequence[Tensor]], layout: TimeLayout, samples: int, replays: list[Replay]
+        self,
+        emitted: Callable[[str], Sequence[Tensor]],
+        layout: TimeLayout,
+        samples: int,
+        replays: list[Replay],
+        network_calls: int | None = None,
     ) -> list[Tensor]:
         """Compute what is made, call by call.
 
@@ -45,6 +56,7 @@ class MadeSpikes:
             layout: The layout in time of the spikes that were recorded.
             samples: The number of samples.
             replays: One for each call of the network, which all entries share; empty at first.
+            network_calls: How often the network was called, if that is known.
 
         Returns:
             A tensor for each call.
@@ -53,7 +65,8 @@ class MadeSpikes:
             PicojouleError: The network was traced with another number of time steps or samples.
         """
         repeats, rest = divmod(layout.steps, self.steps)
-        if rest or (repeats > 1 and layout.one_call_holds_all_steps):
+        one_call = layout.one_call_holds_all_steps or (network_calls not in (None, repeats) and not self._runs_by_step)
+        if rest or (repeats > 1 and one_call):
             raise PicojouleError(
                 f"{self.name!r} was traced with {self.steps} time steps in a call and cannot be counted in "
                 f"{layout.steps}: trace the model with steps={layout.steps}"
@@ -72,8 +85,11 @@ class MadeSpikes:
             return call_of
 
         while len(replays) < repeats:
-            replays.append(Replay(of_repeat(len(replays)), samples))
-        return [replay(call) for replay in replays[:repeats] for call in self.calls]
+            replays.append(Replay(of_repeat(len(replays)), samples, counting=True))
+        try:
+            return [replay(call) for replay in replays[:repeats] for call in self.calls]
+        except Clause as clause:
+            raise PicojouleError(f"{self.name!r} {clause}") from None
 
     def by_step(self, values: list[Tensor], layout: TimeLayout) -> list[Tensor]:
         """Split what is made into time steps, each [B, …]; that of a product is one number for all.

@@ -21,7 +21,15 @@ from torch import Tensor
 from picojoule.errors import PicojouleError
 from picojoule.kernels.torch_private import tree_map_only
 from picojoule.spikes.sums import precise
-from picojoule.synapses.expression import Complement, Expression, Made, Pairs, as_it_is
+from picojoule.synapses.expression import (
+    Expression,
+    Made,
+    Pairs,
+    Scaled,
+    are_scaled,
+    as_it_is,
+    is_moved_complement,
+)
 from picojoule.synapses.pass_state import PassState
 from picojoule.synapses.recording import SynapticCall
 from picojoule.synapses.refusals import (
@@ -81,6 +89,8 @@ def count_product(state: PassState, name: str, product: Bilinear, shown: str = "
         state.merging.end((left, right))
     place = f"{name} {state.where()}"
     spikes = [expression_of_operand(state, name, x) for x in (left, right)]
+    if None not in spikes and not product.adds_up:
+        state.refuse(f"{place} multiplies spikes by spikes one by one, which is a gate: write it as a * b")
     with state.counting():
         like = product.run(shadow(left), shadow(right))
         if None not in spikes:
@@ -112,8 +122,9 @@ def expression_of_operand(state: PassState, name: str, x: Tensor) -> Expression 
     expression = state.chains.of(x)
     if expression is None and not tag.origin & (Origin.SHIFTED | Origin.RESCALED):
         state.refuse(
-            f"{name} {state.where()} multiplies spikes that were written in place, subtracted from each other or "
-            "passed by a rule of your own, so that pairs of them cannot be followed: build them with cat, stack or +"
+            f"{name} {state.where()} multiplies spikes that were written in place, subtracted from each other (or from "
+            "a number, if they were scaled before) or passed by a rule of your own, so that pairs of them cannot be "
+            "followed: build them with cat, stack, + or 1 - s"
         )
     return expression
 
@@ -200,7 +211,7 @@ def count_gate(state: PassState, name: str, call: Call) -> Any:
     place, shown = f"{name} {state.where()}", name.rstrip("_")
     with state.counting():
         like = torch.empty(shape, device="meta")
-        if any(isinstance(each, Complement) for each in spikes):
+        if any(map(is_moved_complement, spikes)):
             pass  # a spike that stops a value, as a reset does, costs nothing
         elif spikes == [None, None]:
             refuse_analog(state, place, tags[0])
@@ -219,7 +230,13 @@ def relay(state: PassState, operation: str, expression: Expression, like: Tensor
     """Emit fresh spikes of an operation that passes some of the spikes on, which ones depends on the data."""
     name = state.make(operation, expression)
     state.recording.relays.add(name)
-    return state.emit_spikes(name, like)
+    spikes = state.emit_spikes(name, like)
+    if are_scaled(expression):
+        emitted = state.chains.of(spikes)
+        assert emitted is not None
+        state.chains.put(spikes, Scaled(emitted))
+        state.tags.put(spikes, Tag(Origin.SPIKES | Origin.SCALED))
+    return spikes
 
 
 def _in_place(state: PassState, call: Call, made: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from picojoule.synapses.constants import is_of_a_table
 from picojoule.synapses.expression import Expression, sources
 from picojoule.synapses.pass_state import PassState
 from picojoule.synapses.rules.passing import READING
@@ -40,6 +41,21 @@ def refuse_operation(state: PassState, name: str, func: Callable[..., Any], kwar
     if name == "__set__" and getattr(getattr(func, "__self__", None), "__name__", "") == "data":
         state.refuse(
             f"an activation is written to .data {state.where()}, past autograd: use x.copy_(y) or a new tensor"
+        )
+
+
+_NUMBERS = frozenset("__array__ __complex__ __dlpack__ __float__ item numpy tolist".split())
+"""Operations that make numbers of Python, or arrays, of a tensor."""
+
+
+def refuse_read_weights(state: PassState, name: str, args: tuple[Any, ...], tag: Tag) -> None:
+    """Refuse to read a table of learned numbers into Python, where nobody sees what is multiplied by them."""
+    if name not in _NUMBERS or not tag.origin & Origin.WEIGHT:
+        return
+    if any(is_of_a_table(value) and value.is_floating_point() for value in args):
+        state.refuse(
+            f"the forward pass reads weights as numbers ({name} {state.where()}), so it cannot be seen which spikes "
+            "they are multiplied by: write what they do with nn.Linear or a convolution, or keep them tensors"
         )
 
 

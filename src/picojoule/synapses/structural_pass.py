@@ -43,6 +43,7 @@ from picojoule.synapses.refusals import (
     refuse_operation,
     refuse_output,
     refuse_product,
+    refuse_read_weights,
     refuse_weighted_sum,
 )
 from picojoule.synapses.rules.bilinear import ATTENTION, BILINEAR, MULTIPLYING
@@ -174,6 +175,7 @@ class StructuralPass(TorchFunctionMode):
     def _on_constants(self, operation: _Operation, tag: Tag) -> Any:
         """Run an operation on constants and weights, following the masks among them."""
         state, name = self._state, operation.name
+        refuse_read_weights(state, name, operation.args, tag)
         if weighs_constant(state, name, operation.args, operation.kwargs):
             if weighs_nothing(state, name, operation.args, operation.kwargs):
                 return count_call(state, name, operation.func, operation.args, operation.kwargs)

@@ -26,6 +26,8 @@ class Bilinear:
     run: Callable[[Tensor, Tensor], Tensor]
     summed: Summed | None = None
     """Where the product of the sums adds up to the sum of the product."""
+    adds_up: bool = True
+    """Whether it adds products up; if not, it is one of elements, a gate."""
 
 
 def bilinear(name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bilinear:
@@ -63,7 +65,7 @@ def bilinear(name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs:
     def run(one: Tensor, other: Tensor) -> Tensor:
         values = iter((one, other))
         positional = [next(values) if value is left or value is right else value for value in rest]
-        by_name = {key: next(values) if key in named else value for key, value in given.items()}
+        by_name = given | {key: next(values) for key in named}  # in whatever order they were given
         out: Tensor = func(*positional, **by_name)
         return out
 
@@ -90,14 +92,17 @@ def _einsum(args: tuple[Any, ...]) -> Bilinear:
             "is not written with an equation in letters and two tensors: write it as such products, one after the other"
         )
     left, right = operands
-    inputs, arrow, _ = equation.replace(" ", "").partition("->")
+    inputs, arrow, made = equation.replace(" ", "").partition("->")
     one, _, other = inputs.partition(",")
     run = partial(torch.einsum, equation)
+    letters = inputs.replace(",", "").replace(".", "")
+    kept = made if arrow else "".join(letter for letter in letters if letters.count(letter) == 1)
+    adds_up = not set(letters) <= set(kept)
     if "." in inputs or not arrow or len(set(one)) < len(one) or len(set(other)) < len(other):
-        return Bilinear(left, right, run)
+        return Bilinear(left, right, run, adds_up=adds_up)
     common = "".join(letter for letter in one if letter in other)
     summed = (partial(torch.einsum, f"{one}->{common}"), partial(torch.einsum, f"{other}->{common}"))
-    return Bilinear(left, right, run, summed)
+    return Bilinear(left, right, run, summed, adds_up)
 
 
 BILINEAR = frozenset("bmm conv1d conv2d conv3d dot einsum inner linear matmul mm mv outer tensordot vdot".split())
