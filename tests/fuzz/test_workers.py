@@ -22,6 +22,8 @@ for line in sys.stdin:
         os.abort()
     if seed == 2:
         time.sleep(3600)
+    while seed == 5 and time.process_time() < 1:
+        pass
     print(json.dumps({"notes": [f"ran {seed}"], "failures": []}), flush=True)
 """
 
@@ -48,6 +50,18 @@ def test_a_case_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
         assert worker.run(Case("recipes", 0)).notes == ["ran 0"]
         monkeypatch.setattr(workers, "SECONDS", 0.2)
         assert worker.run(Case("recipes", 2)).names == {"takes for ever"}
+        monkeypatch.undo()
+    finally:
+        worker.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only Linux says whether a process waits for a core")
+def test_a_case_that_computes_on_a_busy_machine_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = workers.Worker()
+    try:
+        assert worker.run(Case("recipes", 0)).notes == ["ran 0"]
+        monkeypatch.setattr(workers, "SECONDS", 0.2)
+        assert worker.run(Case("recipes", 5)).notes == ["ran 5"]
         monkeypatch.undo()
     finally:
         worker.close()

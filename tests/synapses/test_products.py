@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import picojoule as pj
 from picojoule import PicojouleError
@@ -172,6 +173,37 @@ def test_a_gate_lets_whole_spikes_through_whatever_they_are_worth() -> None:
     _, report, _ = counted(net, x)
     q, k, _ = split(x)
     assert report.synops == 7 * float((q * k).sum()) / len(x)
+
+
+def test_a_gate_of_scaled_spikes_behind_a_checkpoint_in_bfloat16_over_three_calls() -> None:
+    """Spikes that are worth 0.59 each, and so 1.76 if there are three of them, are one and three all the same."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.fire = pj.declare_spiking(Fires()), pj.declare_spiking(Fires()), pj.Spike(0.1)
+            self.inner, self.head = nn.Linear(4, 4), nn.Linear(4, 7)
+
+        def forward(self, x: Tensor) -> Tensor:
+            a = 0.59375 * self.a(x)
+            z = checkpoint(lambda t: self.fire(self.inner(t)), a, use_reentrant=False)
+            out: Tensor = self.head(a * self.b(x) + a * z)
+            return out
+
+    torch.manual_seed(0)
+    net = Net().bfloat16()
+    frames = torch.randint(0, 4, (3, 5, 4)).bfloat16()
+    fired = [net.fire(net.inner(0.59375 * x)).detach().double() for x in frames]
+    expected = sum(
+        float(x.double().sum() * 4 + 7 * (x.double() * (x.double() + z)).sum())
+        for x, z in zip(frames, fired, strict=True)
+    )
+    meter = pj.EnergyMeter(pj.trace(net, torch.zeros(2, 4, dtype=torch.bfloat16)))
+    with torch.no_grad(), pj.watch(net, steps=3) as activity:
+        for x in frames:
+            net(x)
+    meter.update(activity)
+    assert meter.compute().synops == pytest.approx(expected / 5, rel=1e-12)
 
 
 @pytest.mark.parametrize("product", [torch.mul, lambda a, b: a.mT @ b], ids=["gate", "pairs"])
