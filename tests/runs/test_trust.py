@@ -16,7 +16,12 @@ from command_line import Command
 from picojoule.cli import streams
 from picojoule.runs.model import build_model
 
-RUN_COMMANDS = [("evaluate",), ("infer", "--split", "test", "--limit", "1"), ("export", "--to", "onnx")]
+RUN_COMMANDS = [
+    ("evaluate",),
+    ("infer", "--split", "test", "--limit", "1"),
+    ("export", "--to", "onnx"),
+    ("show", "--images", "1"),
+]
 
 STRANGE = """
 from pathlib import Path
