@@ -49,7 +49,7 @@ class Chain(nn.Module):
         super().__init__()
         chance = random.Random(seed)
         self.fires = nn.ModuleList(pj.declare_spiking(nn.Identity()) for _ in range(3))
-        names, length = [*MOVES, *SCALES], chance.randint(1, 6)
+        names, length = [*MOVES, *SCALES, *["hold back"] * 3, *SCALES], chance.randint(1, 6)
         self.lines = [
             (chance.choice(names), chance.randrange(i), chance.randrange(i), chance.randrange(4))
             for i in range(3, 3 + length)
