@@ -80,10 +80,10 @@ class Row:
 
 
 def rows_for(models: list[str], kinds: list[str], runs: list[Path]) -> list[Row]:
-    """Networks that were trained, in place of fresh ones of the same model, and all models at 60 %."""
+    """Networks that were trained, and fresh ones at the rate of each kind for which a model has none."""
     trained = [row for row in rows_of(runs) if row.model in models and row.kind in kinds]
-    known = {row.model for row in trained}
-    fresh = [(model, kind) for model in models for kind in kinds if kind == "busy" or model not in known]
+    known = {(row.model, row.kind) for row in trained}
+    fresh = [(model, kind) for model in models for kind in kinds if (model, kind) not in known]
     return trained + [
         Row(f"{model}, fresh, fires at {RATES[kind]:.1%}", model, kind, RATES[kind]) for model, kind in fresh
     ]

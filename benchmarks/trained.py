@@ -23,19 +23,19 @@ import picojoule as pj
 RECIPES = Path(__file__).parents[1] / "recipes"
 SHORT = (
     *("data.augment=false", "data.limit_validation=1000", "data.limit_test=1000"),
-    *("energy.psi=exact", "training.batch_size=25", "training.kernels=auto"),
+    *("energy.psi=exact", "training.batch_size=25", "training.kernels=auto", "training.threads=1"),
 )
 """Enough for real activity, not for the accuracy that the recipes are made for."""
 CNN7 = ("small/cnn7-fashion-mnist.toml", "data.limit=5000", "training.epochs=3", *SHORT)
 VGG11 = (
-    *("paper/vgg11-cifar-10-adam-s3nn.toml", "data.limit=2000", "training.epochs=2"),
-    *("optimizer.lr=3e-4", "optimizer.weight_decay=1e-4", *SHORT),
+    *("paper/vgg11-cifar-10-adam-s3nn.toml", "data.limit=4000", "training.epochs=2"),
+    *("optimizer.lr=5e-4", "optimizer.weight_decay=1e-4", *SHORT),
 )
 RESNET18 = (
-    *("paper/resnet18-cifar-10-adam-s3nn.toml", "data.limit=2000", "training.epochs=2"),
-    *("optimizer.lr=1e-3", "optimizer.weight_decay=1e-4", *SHORT),
+    *("paper/resnet18-cifar-10-adam-s3nn.toml", "data.limit=3000", "training.epochs=2"),
+    *("optimizer.lr=2e-3", "optimizer.weight_decay=1e-4", *SHORT),
 )
-NETWORKS = {"cnn7": (CNN7, (0, 64)), "vgg11": (VGG11, (0, 1024)), "resnet18": (RESNET18, (0, 128))}
+NETWORKS = {"cnn7": (CNN7, (0, 64)), "vgg11": (VGG11, (0, 512)), "resnet18": (RESNET18, (0, 128))}
 """A recipe with its changes, and the strengths λ' of the baseline and of the penalised network."""
 
 WHOLE_RUN = ("data.limit=4000", "training.epochs=2", "data.limit_test=2000", "penalty.strength=64")

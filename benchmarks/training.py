@@ -22,7 +22,8 @@ pip install -c constraints.txt spikingjelly snntorch
 
 python benchmarks/training.py [--models cnn7 vgg11] [--precisions fp32 bf16] [--turns 15] [--parts steps] [--threads 2]
 
-Everything about silence, in a quarter of an hour on two idle cores, a few minutes more where FOLDER lacks networks:
+Everything about silence, in half an hour on two idle cores, as long again where FOLDER lacks networks. Each section of
+the page is measured by itself and replaces the one of its title, so that parts and models can be had one by one:
 
 python benchmarks/training.py --parts silence runs scaling memory curve --trained FOLDER --turns 5 \\
     --models cnn7 vgg11 resnet18 --page docs/how-to/training-speed.md --chart docs/images/training-silence.png
@@ -34,6 +35,7 @@ import argparse
 import importlib.util
 import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -243,10 +245,10 @@ def main() -> None:
     parser.add_argument("--runs", nargs="+", type=Path, default=[], help="other runs to measure")
     parser.add_argument("--seeds", nargs="+", type=int, default=[*trained.SEEDS], help="of whole runs")
     parser.add_argument("--chart", type=Path, help="where the curve is drawn, such as docs/images/training-silence.png")
-    parser.add_argument("--page", type=Path, help="a page whose measured part is replaced by these tables")
+    parser.add_argument("--page", type=Path, help="a page whose sections of these titles are replaced")
     options = parser.parse_args()
     if options.page is not None:
-        with_measured(options.page.read_text(encoding="utf-8"), "")  # refused before hours are spent
+        measured_sections(options.page.read_text(encoding="utf-8"))  # refused before hours are spent
     torch.set_num_threads(options.threads)
     default_precision = "bf16" if native else "fp32"
     machine = f"{describe_machine()}; batch {BATCH}, forward, backward and Adam"
@@ -262,35 +264,48 @@ def main() -> None:
         if peers:
             times = as_they_come(name, default_precision, peers, options.turns)
             console.print(f"{name:9} (d) as they come, {times.line('ours', fastest(times, peers))}")
-    text = f"Measured by `{_command()}` on {machine}. Medians of {options.turns} interleaved turns, in brackets the "
-    text += "quartiles of the single turns' ratios.\n"
+    measured = (
+        f"Measured by `{_command()}` on {machine}. Medians of {options.turns} interleaved turns, in brackets the "
+    )
+    measured += "quartiles of the single turns' ratios."
     for part in (part for part in SILENCE if part in options.parts):
-        text += f"\n### {SILENCE[part]}\n\n" + "\n".join(_tables(part, options, peers)) + "\n"
-        if options.page is not None:  # after every part, for the next one may be stopped
-            options.page.write_text(with_measured(options.page.read_text(encoding="utf-8"), text), encoding="utf-8")
+        for title, lines in _sections(part, options, peers):
+            if options.page is not None:  # after every section, for the next one may be stopped
+                page = options.page.read_text(encoding="utf-8")
+                text = "\n".join([measured, "", *lines])
+                options.page.write_text(with_measured(page, title, text), encoding="utf-8")
 
 
 SILENCE = {
-    "silence": "A training step, by how silent the network is",
+    "silence": "A training step of {model}, by how silent it is",
     "runs": "Whole runs of CNN7 on Fashion-MNIST",
     "scaling": "Two threads",
     "memory": "Peak memory of a step in float32",
     "curve": "A step's time over the share of active synapses",
 }
-"""The parts about silence, in their order, and the titles of their tables."""
+"""The parts about silence, in their order, and the titles of their sections."""
 
 
-def _tables(part: str, options: argparse.Namespace, peers: list[str]) -> list[str]:
-    """Measure one of these parts; its tables as Markdown."""
-    console.print(f"\n{SILENCE[part]}\n")
-    if part == "silence":
-        runs = options.runs + (trained.trained(options.models, options.trained) if options.trained else [])
-        rows = silence.rows_for(options.models, options.kinds, runs)
-        lines = []
+def _sections(part: str, options: argparse.Namespace, peers: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Measure one of these parts; for each section its title, and its tables as Markdown."""
+    if part != "silence":
+        console.print(f"\n{SILENCE[part]}\n")
+        yield SILENCE[part], _table(part, options)
+        return
+    runs = options.runs + (trained.trained(options.models, options.trained) if options.trained else [])
+    for model in options.models:
+        title = SILENCE[part].format(model=model)
+        console.print(f"\n{title}\n")
+        rows = silence.rows_for([model], options.kinds, runs)
+        lines: list[str] = []
         for chosen in ([row for row in rows if row.kind != "busy"], [row for row in rows if row.kind == "busy"]):
             if chosen:
                 lines += [*silence.table(chosen, options.precisions, BATCH, peers, options.turns), ""]
-        return lines[:-1]
+        yield title, lines[:-1]
+
+
+def _table(part: str, options: argparse.Namespace) -> list[str]:
+    """Measure a part of one section."""
     if part == "scaling":
         return scaling.table(options.precisions, options.turns)
     if part == "curve":
@@ -320,13 +335,23 @@ def _command() -> str:
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
-def with_measured(page: str, text: str) -> str:
-    """The page with another text between its two marks."""
+def measured_sections(page: str) -> tuple[str, dict[str, str], str]:
+    """What stands before a page's measured part, its sections by their titles, and what stands behind."""
     before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    inside, end, after = rest.partition(END)
     if not (begin and end):
         raise SystemExit(f"the page has no {BEGIN} with {END} behind it: give docs/how-to/training-speed.md")
-    return f"{before}{BEGIN}\n\n{text}\n{END}{after}"
+    _, *parts = re.split(r"^### (.+)\n", inside, flags=re.MULTILINE)
+    sections = {title: text.strip() for title, text in zip(parts[::2], parts[1::2], strict=True)}
+    return before, sections, after
+
+
+def with_measured(page: str, title: str, text: str) -> str:
+    """The page with one measured section in place of what it had under this title; the others stay."""
+    before, sections, after = measured_sections(page)
+    sections[title] = text
+    inside = "\n\n".join(f"### {title}\n\n{text}" for title, text in sections.items())
+    return f"{before}{BEGIN}\n\n{inside}\n\n{END}{after}"
 
 
 def memory(models: list[str]) -> list[str]:

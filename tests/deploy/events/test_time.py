@@ -15,6 +15,7 @@ import picojoule as pj
 from against_pytorch import agree, lively, metered
 from paper_networks import PAPERS
 from picojoule.deploy import events
+from picojoule.deploy.events import program
 from picojoule.neurons.time_steps import present, readout
 
 Neuron = Callable[[], nn.Module]
@@ -92,11 +93,17 @@ def networks(draw: st.DrawFn) -> Drawn:
 
 
 @settings(max_examples=10)
-@given(networks(), st.integers(0, 10**6))
-def test_random_networks_over_time(net: Drawn, seed: int) -> None:
-    """Every spike, count and answer, as whole numbers of eighths leave nothing to rounding."""
+@given(networks(), st.sampled_from((1, 3, 19)), st.booleans(), st.integers(0, 10**6))
+def test_random_networks_over_time(net: Drawn, images: int, short_lists: bool, seed: int) -> None:
+    """Every spike, count and answer, as whole numbers of eighths leave nothing to rounding.
+
+    More images than go through a layer together, and lists that hold one window at a time, change nothing.
+    """
     torch.manual_seed(seed)
-    agree(whole(net), torch.randint(-2, 6, (3, 2, 5, 4)) / 4, flipped=0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        if short_lists:
+            patch.setattr(program, "LONGEST_LIST", 1)
+        agree(whole(net), torch.randint(-2, 6, (images, 2, 5, 4)) / 4, flipped=0.0)
 
 
 @pytest.mark.slow

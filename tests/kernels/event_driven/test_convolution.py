@@ -22,6 +22,8 @@ from picojoule.kernels.thread_count import threads
 
 CHANNELS = st.one_of(st.integers(1, 20), st.sampled_from((31, 32, 33, 63, 64, 65, 70, 128, 130)))
 KINDS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+VALUES = ("ones", "scaled", "pooled", "sums", "signed")
+"""What active inputs are: spikes, spikes behind dropout, pooled ones, residual sums above one, spikes of both signs."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,12 @@ class Case:
         x = (torch.rand(s.images, s.groups * s.inputs, *s.map, generator=source) < self.activity).float()
         if self.values == "scaled":
             x *= 1 / 0.7
-        elif self.values == "counts":
+        elif self.values == "pooled":
             x *= torch.randint(1, 4, x.shape, generator=source) / 4
+        elif self.values == "sums":
+            x *= torch.randint(1, 6, x.shape, generator=source)
+        elif self.values == "signed":
+            x *= 2 * torch.randint(2, x.shape, generator=source) - 1
         weight = torch.randn(s.groups * s.outputs, s.inputs, *s.kernel, generator=source)
         bias = torch.randn(len(weight), generator=source) if self.bias else None
         grad = torch.randn(s.images, len(weight), *s.out_map, generator=source)
@@ -73,7 +79,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(
         shape,
         draw(st.sampled_from((0.0, 0.02, 0.1, 0.5, 1.0))),
-        draw(st.sampled_from(("ones", "scaled", "counts"))),
+        draw(st.sampled_from(VALUES)),
         kind,
         draw(st.booleans()),
         draw(st.booleans()),
@@ -131,7 +137,7 @@ def test_no_further_from_the_exact_result_than_twice_the_dense_layer(case: Case)
 
 
 @pytest.mark.parametrize("activity", [0.02, MOST])
-@pytest.mark.parametrize("values", ["ones", "scaled", "counts"])
+@pytest.mark.parametrize("values", VALUES)
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 def test_with_many_numbers_chance_has_no_part(kind: str, values: str, activity: float) -> None:
     case = Case(Geometry(8, 2, 70, 100, (9, 8), (3, 2), (1, 1), (1, 0)), activity, values, kind, True, True, seed=6)
@@ -145,7 +151,7 @@ CASE = Case(
 )
 
 
-@pytest.mark.parametrize("values", ["ones", "counts"])
+@pytest.mark.parametrize("values", ["ones", "pooled"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_bits_do_not_depend_on_the_threads(kind: str, values: str) -> None:
     case = Case(CASE.shape, 0.2, values, kind, True, True, seed=2)
@@ -159,7 +165,7 @@ def test_the_bits_do_not_depend_on_the_threads(kind: str, values: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_work_cut_up_for_a_small_cache_is_the_same_work(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = Geometry(7, 1, 40, 128, (8, 8), (4, 3), (1, 1), (2, 1), (1, 1))
-    case = Case(shape, 0.3, "counts", kind, False, True, seed=3)
+    case = Case(shape, 0.3, "pooled", kind, False, True, seed=3)
     whole = by_events(case)
     monkeypatch.setattr(geometry, "CACHE", 1 << 12)
     monkeypatch.setattr(geometry, "ROWS", 1 << 12)
@@ -212,7 +218,7 @@ def test_numbers_that_are_not_numbers_are_passed_on() -> None:
 SMALL = Geometry(2, 2, 3, 2, (4, 5), (2, 3), (1, 2), (1, 1), (1, 1))
 
 
-@pytest.mark.parametrize("values", ["ones", "counts"])
+@pytest.mark.parametrize("values", ["ones", "pooled"])
 def test_second_derivatives_are_those_of_the_dense_layer(values: str) -> None:
     case = Case(SMALL, 0.5, values, "float32", True, True, seed=4)
     s = case.shape

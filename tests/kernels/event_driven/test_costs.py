@@ -16,6 +16,13 @@ LARGE = Geometry(100, 1, 128, 256, (13, 13), (6, 6))
 KINDS = (torch.float32, torch.bfloat16)
 
 
+@pytest.fixture(autouse=True)
+def _a_machine_with_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instructions for bfloat16, but no tiles, whatever this machine has."""
+    monkeypatch.setattr(costs, "cpu_has_bfloat16", lambda: True)
+    monkeypatch.setattr(costs, "cpu_has_bfloat16_tiles", lambda: False)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_work_is_easier_to_save(kind: torch.dtype) -> None:
     shares = [break_even(replace(LARGE, images=images), kind) for images in (1, 4, 16, 100)]
