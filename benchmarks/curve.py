@@ -9,13 +9,13 @@ from pathlib import Path
 
 import altair as alt
 from silence import Row, measure
-from timing import console
+from timing import Clock, console
 
 RATES = (0.005, 0.02, 0.06, 0.12, 0.25, 0.4, 0.6)
 NAMES = {"ours": "skips silence (pj.sparse)", "ours, dense": "dense layers", "relu twin": "the ReLU twin, dense"}
 
 
-def table(model: str, precisions: list[str], batch: int, turns: int, chart: Path | None) -> list[str]:
+def table(model: str, precisions: list[str], batch: int, turns: int, clock: Clock, chart: Path | None) -> list[str]:
     """Time the network at every rate, draw the curve, and give the figures as a Markdown table."""
     lines = [
         "| active synapses | precision |" + "".join(f" {name} [ms] |" for name in NAMES.values()),
@@ -25,7 +25,7 @@ def table(model: str, precisions: list[str], batch: int, turns: int, chart: Path
     for precision in precisions:
         for rate in RATES:
             row = Row(f"{model} at {rate:.1%}", model, "", rate)
-            times, share, _ = measure(row, precision, batch, [who for who in NAMES if who != "ours"], turns)
+            times, share, _ = measure(row, precision, batch, [who for who in NAMES if who != "ours"], turns, clock)
             milliseconds = {name: 1e3 * times.median(name) for name in NAMES}
             points += [
                 {"share": share, "milliseconds": ms, "network": NAMES[name], "precision": precision}

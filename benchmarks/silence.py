@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 import torch
-from timing import Timings, console, interleaved
+from timing import Clock, Timings, console, interleaved
 from torch import Tensor, nn
 
 import picojoule as pj
@@ -121,7 +121,9 @@ def layers_by_events(net: nn.Module) -> str:
     return f"{len(taken)} of {len(made)}"
 
 
-def measure(row: Row, precision: str, batch: int, rivals: list[str], turns: int) -> tuple[Timings, float, str]:
+def measure(
+    row: Row, precision: str, batch: int, rivals: list[str], turns: int, clock: Clock
+) -> tuple[Timings, float, str]:
     """Time ours and its rivals on a row; also the share of active synapses, and how many layers took events."""
     from training import PEERS, cross_entropy, optimizer_of, penalised, stepper  # which imports this module
 
@@ -144,11 +146,11 @@ def measure(row: Row, precision: str, batch: int, rivals: list[str], turns: int)
         for who, (net, loss) in contestants.items()
     }
     with retain_freed_memory():
-        times = interleaved(steps, turns, warmup=2, title=f"{row.title} {precision}")
+        times = interleaved(steps, turns, warmup=2, title=f"{row.title} {precision}", clock=clock)
     return times, share, layers_by_events(ours)
 
 
-def table(rows: list[Row], precisions: list[str], batch: int, peers: list[str], turns: int) -> list[str]:
+def table(rows: list[Row], precisions: list[str], batch: int, peers: list[str], turns: int, clock: Clock) -> list[str]:
     """Measure every network in every precision; a Markdown table of ours : each rival, medians and quartiles."""
     console.print(f"{len(rows)} networks, {', '.join(precisions)}")
     rivals = [*RIVALS, *peers] if any(row.kind != "busy" for row in rows) else [*RIVALS[:2]]
@@ -158,7 +160,7 @@ def table(rows: list[Row], precisions: list[str], batch: int, peers: list[str], 
         "|---|---:|---:|---|---:|" + "---:|" * len(rivals) + "---|",
     ]
     for row, precision in itertools.product(rows, precisions):
-        times, share, taken = measure(row, precision, batch, rivals, turns)
+        times, share, taken = measure(row, precision, batch, rivals, turns, clock)
         cells = "".join(f" {times.cell('ours', rival)} |" for rival in rivals)
         head = f"| {row.title} | {share:.1%} | {taken} | {precision} | {times.median('ours'):.3f} |"
         lines.append(f"{head}{cells} {row.asked(precision)} |")

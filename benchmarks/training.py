@@ -37,6 +37,7 @@ import itertools
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -239,6 +240,7 @@ def main() -> None:
     parser.add_argument("--precisions", nargs="+", default=["fp32", *(["bf16"] * native)], choices=["fp32", "bf16"])
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--clock", choices=[*CLOCKS], default="wall", help="processor: on a busy machine, one thread")
     parser.add_argument("--parts", nargs="+", default=["steps"], choices=["steps", *SILENCE])
     parser.add_argument("--kinds", nargs="+", default=[*silence.RATES], choices=[*silence.RATES])
     parser.add_argument("--trained", type=Path, help="folder of networks to measure, trained there where it lacks them")
@@ -247,6 +249,8 @@ def main() -> None:
     parser.add_argument("--chart", type=Path, help="where the curve is drawn, such as docs/images/training-silence.png")
     parser.add_argument("--page", type=Path, help="a page whose sections of these titles are replaced")
     options = parser.parse_args()
+    if options.clock == "processor" and (options.threads > 1 or {*options.parts} - {"silence", "curve", "memory"}):
+        parser.error("processor time says what a step takes on one thread: --threads 1, --parts silence curve memory")
     if options.page is not None:
         measured_sections(options.page.read_text(encoding="utf-8"))  # refused before hours are spent
     torch.set_num_threads(options.threads)
@@ -264,10 +268,10 @@ def main() -> None:
         if peers:
             times = as_they_come(name, default_precision, peers, options.turns)
             console.print(f"{name:9} (d) as they come, {times.line('ours', fastest(times, peers))}")
-    measured = (
-        f"Measured by `{_command()}` on {machine}. Medians of {options.turns} interleaved turns, in brackets the "
-    )
-    measured += "quartiles of the single turns' ratios."
+    measured = f"Measured by `{_command()}` on {machine}. "
+    if options.clock == "processor":
+        measured += "Others used the machine, so seconds are processor time. "
+    measured += f"Medians of {options.turns} interleaved turns, in brackets the quartiles of the single turns' ratios."
     for part in (part for part in SILENCE if part in options.parts):
         for title, lines in _sections(part, options, peers):
             if options.page is not None:  # after every section, for the next one may be stopped
@@ -276,6 +280,7 @@ def main() -> None:
                 options.page.write_text(with_measured(page, title, text), encoding="utf-8")
 
 
+CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 SILENCE = {
     "silence": "A training step of {model}, by how silent it is",
     "runs": "Whole runs of CNN7 on Fashion-MNIST",
@@ -300,7 +305,10 @@ def _sections(part: str, options: argparse.Namespace, peers: list[str]) -> Itera
         lines: list[str] = []
         for chosen in ([row for row in rows if row.kind != "busy"], [row for row in rows if row.kind == "busy"]):
             if chosen:
-                lines += [*silence.table(chosen, options.precisions, BATCH, peers, options.turns), ""]
+                lines += [
+                    *silence.table(chosen, options.precisions, BATCH, peers, options.turns, CLOCKS[options.clock]),
+                    "",
+                ]
         yield title, lines[:-1]
 
 
@@ -309,7 +317,8 @@ def _table(part: str, options: argparse.Namespace) -> list[str]:
     if part == "scaling":
         return scaling.table(options.precisions, options.turns)
     if part == "curve":
-        chart = curve.table(options.models[0], options.precisions, BATCH, options.turns, options.chart)
+        clock = CLOCKS[options.clock]
+        chart = curve.table(options.models[0], options.precisions, BATCH, options.turns, clock, options.chart)
         return [*_picture(options), *chart]
     lines = trained.whole_runs(options.threads, options.seeds) if part == "runs" else memory(options.models)
     for line in lines:

@@ -178,6 +178,15 @@ def test_a_relu_network_has_the_same_fields_with_none_where_there_are_no_spikes(
     assert pj.evaluate(run).to_dict() == result
 
 
+@pytest.mark.parametrize(("native", "trained_in"), [(False, "32"), (True, "bf16-mixed")])
+def test_bfloat16_is_taken_by_itself_only_where_the_processor_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: bool, trained_in: str
+) -> None:
+    monkeypatch.setattr(fit, "cpu_has_bfloat16", lambda: native)
+    run = pj.fit(tiny.recipe("training.precision=auto", "training.epochs=1"), tmp_path)
+    assert run.result.precision == trained_in
+
+
 def test_bfloat16(tmp_path: Path) -> None:
     run = pj.fit(tiny.recipe("training.precision=bf16-mixed", "training.epochs=1"), tmp_path)
     assert run.result.precision == "bf16-mixed"
