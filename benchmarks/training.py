@@ -336,9 +336,16 @@ def _picture(options: argparse.Namespace) -> list[str]:
 
 def _command() -> str:
     """This command, as somebody else can repeat it."""
-    folders = {"--trained": "FOLDER", "--runs": "RUN…"}
-    words = [folders.get(before, word) for before, word in itertools.pairwise(["python", *sys.argv])]
-    return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words[1:]])
+    places = {"--trained": "FOLDER", "--runs": "RUN…"}
+    words: list[str] = []
+    option = ""
+    for word in sys.argv[1:]:
+        option = word if word.startswith("--") else option
+        if option not in places or word == option:
+            words.append(word)
+        elif words[-1] == option:  # for all that stand behind it
+            words.append(places[option])
+    return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words])
 
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
