@@ -193,3 +193,9 @@ def test_everything_pruned_leaves_nothing() -> None:
     net = nn.Sequential(nn.Linear(4, 4), Spike(), nn.Linear(4, 3))
     prune.custom_from_mask(net[2], "weight", torch.zeros(3, 4))
     assert trace(net, torch.zeros(1, 4)).synapses == 0
+
+
+def test_masked_analog_values_are_not_multiplied() -> None:
+    model = Masked(lambda m, s: F.linear(s.softmax(-1) * m.kept, m.w))
+    (analog,) = trace(model, torch.zeros(2, 4)).analog
+    assert analog.macs == 3 * KEPT.sum()

@@ -255,7 +255,7 @@ def _analog(calls: list[SynapticCall], samples: int) -> tuple[AnalogSynapses, ..
     macs: dict[str, int] = {}
     states = {call.weight for call in calls if call.analog_macs}
     for call in calls:
-        begins = call.weight in states and call.reached is None and not call.encoder_macs
+        begins = call.weight in states and call.reached is None and not (call.encoder_macs or call.analog_macs)
         n = call.macs if begins else call.analog_macs
         if n:
             macs[call.name] = macs.get(call.name, 0) + n
