@@ -41,6 +41,7 @@ MISTAKES: list[tuple[str, tuple[str, ...]]] = [  # an override, and what the sen
     ("penalty.kind=sym", ("penalty.kind = 'sym'", "did you mean 'syn'?")),
     ("penalty.schedule=lin", ("did you mean 'linear'?",)),
     ("energy.psi=excat", ("did you mean 'exact'?",)),
+    ("energy.chains=merge", ("energy.chains = 'merge'", "did you mean 'merged'?")),
     ("energy.hardware=lohi", ("energy.hardware = 'lohi'", "did you mean 'loihi'?")),
     ("training.precision=16", ("'16'", "'auto', '32' or 'bf16-mixed'")),
     ("training.kernels=sparse", ("'sparse'", "'auto', 'measured' or 'dense'")),

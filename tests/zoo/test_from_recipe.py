@@ -62,7 +62,7 @@ def recipe(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="module")
 def runs(recipe: pj.Recipe, tmp_path_factory: pytest.TempPathFactory) -> list[pj.Run]:
     folder = tmp_path_factory.mktemp("runs")
-    high = ("penalty.strength=1000", "penalty.schedule=constant")
+    high = ("penalty.strength=1000", "penalty.schedule=constant", "optimizer.lr=3e-2")
     changes = (("penalty.strength=0",), high, ("penalty.budget=50%",))  # too short to meet it, long enough to steer
     return [pj.fit(recipe.override(*change), folder) for change in changes]
 

@@ -57,7 +57,7 @@ def show_run(
     run: FinishedRun,
     images: Annotated[int, typer.Option(help="How many images of the split it is shown, the first.")] = 32,
     at: Annotated[
-        str | None, typer.Option(metavar="N,N…", help="Instead of the first, these images, counted from 0: 3,17.")
+        str | None, typer.Option(metavar="N,N,N", help="Instead of the first, these images, counted from 0: 3,17.")
     ] = None,
     split: Annotated[str, typer.Option(help="test or validation.")] = "test",
     out: Annotated[Path | None, typer.Option(help="The folder of the pictures; RUN/pictures unless given.")] = None,
