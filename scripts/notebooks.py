@@ -35,7 +35,7 @@ def run(path: Path) -> None:
     import nbformat
 
     notebook = nbformat.read(path, as_version=4)
-    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3", coalesce_streams=True).execute()
     for cell in notebook.cells:
         cell.metadata = {}
         for output in cell.get("outputs", ()):
