@@ -66,6 +66,19 @@ def test_energy_maps_leave_out_layers_without_maps(watched: tuple[nn.Sequential,
     assert [chart["title"]["text"] for chart in drawn.to_dict()["concat"]] == ["1 (6 × 6)", "3 (4 × 4)"]
 
 
+def test_a_map_of_nothing_has_the_colour_of_nothing() -> None:
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), pj.Spike(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3))
+    images = torch.randn(5, 1, 8, 8)
+    synapses = pj.trace(network, images[:1])
+    with torch.no_grad(), pj.watch(network) as activity:
+        network(images)
+    charts = pj.plot.energy_maps(activity, synapses).to_dict()["concat"]
+    assert not synapses["1"].synapses, "its spikes reach synapses through the pool alone"
+    scales = {chart["title"]["text"].partition(" ")[0]: chart["encoding"]["color"]["scale"] for chart in charts}
+    assert (scales["1"]["domainMin"], scales["1"]["domainMax"]) == (0, 1)
+    assert "domainMax" not in scales["2"]
+
+
 def test_a_pool_of_currents_is_no_layer_and_one_of_spikes_has_energy_but_no_rate() -> None:
     network = nn.Sequential(
         *(nn.Conv2d(1, 4, 3), nn.MaxPool2d(2), pj.Spike(0.2), nn.MaxPool2d(2), nn.Conv2d(4, 2, 1), pj.Spike(0.1)),

@@ -143,6 +143,7 @@ def _maps(
 def _map(places: Tensor, name: str, title: str, form: str) -> alt.Chart:
     height, width = places.shape
     scale = _SIDE / max(height, width)
+    greatest = alt.Undefined if places.any() else 1  # a scale from 0 to 0 would give nothing the colour of its middle
     rows = [
         {"row": row, "column": column, "value": value}
         for row, line in enumerate(places.tolist())
@@ -162,7 +163,7 @@ def _map(places: Tensor, name: str, title: str, form: str) -> alt.Chart:
             color=alt.Color(
                 "value:Q",
                 title=title,
-                scale=alt.Scale(scheme="viridis", domainMin=0),
+                scale=alt.Scale(scheme="viridis", domainMin=0, domainMax=greatest),
                 legend=alt.Legend(orient="bottom", format=form, gradientLength=_SIDE, titleFontSize=9),
             ),
             tooltip=[alt.Tooltip("row:O"), alt.Tooltip("column:O"), alt.Tooltip("value:Q", format=form, title=title)],
