@@ -96,6 +96,7 @@ def test_without_it_each_layer_costs_what_it_runs(name: str) -> None:
     assert run.chains == "run"
     assert torch.equal(run["spike"].fan_out, outputs_reached(layers[0], shape))
     x, macs = torch.zeros(1, *shape, dtype=torch.float64), 0
+    current = torch.ones(shape)
     for layer in chain if isinstance(chain, nn.Sequential) else [chain]:
         if layer in layers[1:]:
             macs += int((outputs_reached(layer, tuple(x.shape[1:])) * current).sum())
